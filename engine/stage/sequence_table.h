@@ -1,0 +1,62 @@
+// Bookkeeping shared by every backend's stage: which sequences are open, their token history and prefix hashes, and the
+// pages they hold. Pure integers: it touches no state bytes. Prepare() decides per segment what Forward may do.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/stage/stage.h"
+
+namespace spillway {
+
+// Copies page `source` to `target` (first `tokens` tokens of it), called by Fork for the partly filled last page.
+struct PageCopy {
+  uint32_t source = 0;
+  uint32_t target = 0;
+};
+
+struct SequenceState {
+  SequenceOptions options;
+  std::vector<int32_t> tokens;          // reserved for n_ctx at Open
+  std::vector<uint64_t> hashes;         // hashes[i] = prefix hash of the first i tokens; size = tokens + 1
+  std::vector<uint32_t> pages;          // page index of each 32 tokens; reserved at Open
+};
+
+// Confined to the stage's thread. Open and Fork may allocate; Prepare does not.
+class SequenceTable {
+ public:
+  // n_vocab bounds token ids. Pages are reference-counted so that Fork shares full ones.
+  SequenceTable(const StageOptions& options, uint32_t n_vocab);
+  ~SequenceTable();
+
+  absl::Status Open(SequenceId id, const SequenceOptions& options);
+  absl::StatusOr<std::vector<PageCopy>> Fork(SequenceId source, SequenceId target, uint32_t tokens);
+  void Close(SequenceId id);
+  void CloseAll();
+  SequenceState* Find(SequenceId id);
+
+  // Checks the segment, truncates to `begin` when less is wanted than held, takes the pages it needs and appends its
+  // tokens (not when `recompute`: then state of [begin, begin+count) must be held already and match). On anything but
+  // kOk nothing has changed, and result->error says why. Returns the page copy (if any) that must be made before rows
+  // are written: the page at `begin` was shared with a fork.
+  std::optional<PageCopy> Prepare(const Segment& segment, SegmentResult* result);
+
+  uint32_t FreePages() const;
+  uint32_t OpenSequences() const;
+
+ private:
+  void Truncate(SequenceState& state, uint32_t tokens);
+  const StageOptions options_;
+  const uint32_t n_vocab_;
+  std::unordered_map<SequenceId, std::unique_ptr<SequenceState>> sequences_;
+  std::vector<uint32_t> free_pages_;
+  std::vector<uint32_t> page_references_;
+};
+
+}  // namespace spillway
