@@ -1,5 +1,6 @@
-// The table of weight formats: one row per GGUF tensor type that Spillway reads. Block layouts are little-endian and
-// unpadded (ggml's block structures). Row functions here are the exact reference; SIMD lives in engine/cpu.
+// The table of weight formats: one row per GGUF tensor type that Spillway reads. Block layouts are
+// little-endian and unpadded (ggml's block structures). Row functions here are the exact reference; SIMD
+// lives in engine/cpu.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace spillway {
@@ -34,8 +36,8 @@ enum class TensorType : uint32_t {
 
 struct FormatInfo {
   TensorType type;
-  std::string_view name;   // "Q4_K"
-  uint32_t block_elements; // 1, 32 or 256
+  std::string_view name;    // "Q4_K"
+  uint32_t block_elements;  // 1, 32 or 256
   uint32_t block_bytes;
   // Dequantizes `elements` (a multiple of block_elements) from `in` into `out`; exact in float32.
   void (*dequantize)(const std::byte* in, float* out, uint64_t elements);
@@ -45,10 +47,12 @@ struct FormatInfo {
 const FormatInfo* FindFormat(uint32_t type_id);
 const FormatInfo& FormatOf(TensorType type);
 std::span<const FormatInfo> AllFormats();
-// Name of any ggml type id, also of those not supported ("IQ2_XS"), for error messages; "type 99" when unknown.
-std::string_view GgmlTypeName(uint32_t type_id);
+// Name of any ggml type id, also of those not supported ("IQ2_XS"), for error messages; "type 99" when
+// unknown.
+std::string GgmlTypeName(uint32_t type_id);
 
-// Bytes of `rows` rows of `row_elements`; nullopt on overflow or when row_elements is not a multiple of the block.
+// Bytes of `rows` rows of `row_elements`; nullopt on overflow or when row_elements is not a multiple of the
+// block.
 std::optional<uint64_t> FormatBytes(TensorType type, uint64_t row_elements, uint64_t rows);
 
 }  // namespace spillway

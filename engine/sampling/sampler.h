@@ -10,7 +10,8 @@
 
 namespace spillway {
 
-// Scratch of one draw over planned memory, so that drawing allocates nothing. Bytes() is what the plan counts.
+// Scratch of one draw over planned memory, so that drawing allocates nothing. Bytes() is what the plan
+// counts.
 class SamplerScratch {
  public:
   static uint64_t Bytes(uint32_t n_vocab);
@@ -24,12 +25,15 @@ class SamplerScratch {
   uint32_t n_vocab_;
 };
 
-// `logits` (n_vocab) are not changed. `history` holds every token of the sequence up to and including the row's own;
-// those from index `prompt_tokens` on are output. `position` is the drawn token's position (= history.size()).
-// `top` receives params.n_logprobs entries of the model's own distribution (log-softmax of the raw logits), descending,
-// lowest id first on ties. Returns the chosen token with its raw logprob.
+// `logits` (n_vocab) are not changed. `history` holds every token of the sequence up to and including the
+// row's own; those from index `prompt_tokens` on are output. `position` is the drawn token's position (=
+// history.size()). `top` receives params.n_logprobs entries of the model's own distribution (log-softmax of
+// the raw logits), descending, lowest id first on ties (fewer when `top` or the vocabulary is smaller).
+// Returns the chosen token with its raw logprob, 0 unless params.logprobs or n_logprobs ask for it: a greedy
+// draw without them is one pass. NaN and -infinity count as the lowest finite logit, so a broken row still
+// draws the same token everywhere.
 struct DrawInput {
-  std::span<const float> logits;        // (n_vocab)
+  std::span<const float> logits;  // (n_vocab)
   std::span<const int32_t> history;
   uint32_t prompt_tokens = 0;
   uint64_t position = 0;
