@@ -1,0 +1,181 @@
+#include "engine/stage/sequence_table.h"
+
+#include <algorithm>
+
+#include "engine/base/status.h"
+
+namespace spillway {
+namespace {
+
+void Refuse(SegmentResult* result, SegmentCode code, std::string error) {
+  result->code = code;
+  result->error = std::move(error);
+}
+
+}  // namespace
+
+SequenceTable::SequenceTable(const StageOptions& options, uint32_t n_vocab)
+    : options_(options), n_vocab_(n_vocab), page_references_(options.kv_pages, 0) {
+  free_pages_.reserve(options.kv_pages);
+  for (uint32_t page = options.kv_pages; page-- > 0;) free_pages_.push_back(page);
+}
+
+SequenceTable::~SequenceTable() = default;
+
+absl::Status SequenceTable::Open(SequenceId id, const SequenceOptions& options) {
+  SPILLWAY_RETURN_IF_ERROR(ValidateSamplingParams(options.sampling, n_vocab_));
+  if (SequenceState* open = Find(id)) {
+    Truncate(*open, 0);
+    open->options = options;
+    return absl::OkStatus();
+  }
+  if (sequences_.size() >= options_.max_sequences) {
+    return ResourceExhausted("sequence {}: all {} sequences of this stage are open", id, options_.max_sequences);
+  }
+  auto state = std::make_unique<SequenceState>();
+  state->options = options;
+  state->tokens.reserve(options_.n_ctx);
+  state->hashes.reserve(options_.n_ctx + 1);
+  state->hashes.push_back(0);
+  state->pages.reserve(PagesFor(options_.n_ctx));
+  sequences_.emplace(id, std::move(state));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<PageCopy>> SequenceTable::Fork(SequenceId source, SequenceId target, uint32_t tokens) {
+  SequenceState* from = Find(source);
+  if (from == nullptr) return NotFound("fork: sequence {} is not open", source);
+  if (source == target) return InvalidArgument("fork: source and target are both sequence {}", source);
+  if (tokens > from->tokens.size()) {
+    return InvalidArgument("fork: sequence {} holds {} tokens, {} were asked for", source, from->tokens.size(), tokens);
+  }
+  const uint32_t full_pages = tokens / kPageTokens;
+  const bool partial = tokens % kPageTokens != 0;
+  Close(target);
+  if (partial && free_pages_.empty()) {
+    return ResourceExhausted("fork of sequence {}: no free page for its last {} tokens", source, tokens % kPageTokens);
+  }
+  SPILLWAY_RETURN_IF_ERROR(Open(target, from->options));
+  SequenceState* to = Find(target);
+  to->tokens.assign(from->tokens.begin(), from->tokens.begin() + tokens);
+  to->hashes.assign(from->hashes.begin(), from->hashes.begin() + tokens + 1);
+  for (uint32_t i = 0; i < full_pages; ++i) {
+    to->pages.push_back(from->pages[i]);
+    ++page_references_[from->pages[i]];
+  }
+  std::vector<PageCopy> copies;
+  if (partial) {
+    const uint32_t page = free_pages_.back();
+    free_pages_.pop_back();
+    page_references_[page] = 1;
+    to->pages.push_back(page);
+    copies.push_back({from->pages[full_pages], page});
+  }
+  return copies;
+}
+
+void SequenceTable::Close(SequenceId id) {
+  if (SequenceState* state = Find(id)) {
+    Truncate(*state, 0);
+    sequences_.erase(id);
+  }
+}
+
+void SequenceTable::CloseAll() {
+  for (auto& [id, state] : sequences_) Truncate(*state, 0);
+  sequences_.clear();
+}
+
+SequenceState* SequenceTable::Find(SequenceId id) {
+  const auto it = sequences_.find(id);
+  return it == sequences_.end() ? nullptr : it->second.get();
+}
+
+std::optional<PageCopy> SequenceTable::Prepare(const Segment& segment, SegmentResult* result) {
+  *result = SegmentResult{};
+  SequenceState* state = Find(segment.sequence);
+  if (state == nullptr) {
+    Refuse(result, SegmentCode::kUnknownSequence, fmt::format("sequence {} is not open here", segment.sequence));
+    return std::nullopt;
+  }
+  const uint32_t held = static_cast<uint32_t>(state->tokens.size());
+  result->held_tokens = held;
+  const uint64_t end = uint64_t{segment.begin} + segment.tokens.size();
+  if (segment.tokens.empty() || end > options_.n_ctx) {
+    Refuse(result, SegmentCode::kInvalid,
+           fmt::format("sequence {}: tokens [{}, {}) are empty or past the context of {}", segment.sequence,
+                       segment.begin, end, options_.n_ctx));
+    return std::nullopt;
+  }
+  for (int32_t token : segment.tokens) {
+    if (token < 0 || static_cast<uint32_t>(token) >= n_vocab_) {
+      Refuse(result, SegmentCode::kInvalid,
+             fmt::format("sequence {}: token id {} is outside [0, {})", segment.sequence, token, n_vocab_));
+      return std::nullopt;
+    }
+  }
+  if (segment.begin > held || state->hashes[segment.begin] != segment.prefix_hash) {
+    Refuse(result, SegmentCode::kNeedsReplay,
+           fmt::format("sequence {}: {} at position {}; {} tokens are held", segment.sequence,
+                       segment.begin > held ? "a gap" : "another prefix", segment.begin, held));
+    return std::nullopt;
+  }
+  if (segment.recompute) {
+    const bool matches = end <= held && std::equal(segment.tokens.begin(), segment.tokens.end(),
+                                                   state->tokens.begin() + segment.begin);
+    if (!matches) {
+      Refuse(result, SegmentCode::kNeedsReplay,
+             fmt::format("sequence {}: recompute of [{}, {}) does not match the {} tokens held", segment.sequence,
+                         segment.begin, end, held));
+    }
+    return std::nullopt;
+  }
+  // Pages first, so that a refusal leaves everything as it was. The page at `begin` may be shared with a fork.
+  const uint32_t kept_pages = PagesFor(segment.begin);
+  const uint32_t wanted_pages = PagesFor(static_cast<uint32_t>(end));
+  const bool shared = segment.begin % kPageTokens != 0 && page_references_[state->pages[kept_pages - 1]] > 1;
+  uint32_t released = 0;  // by truncation
+  for (size_t i = kept_pages; i < state->pages.size(); ++i) released += page_references_[state->pages[i]] == 1;
+  if (wanted_pages - kept_pages + shared > free_pages_.size() + released) {
+    Refuse(result, SegmentCode::kOutOfPages,
+           fmt::format("sequence {}: {} pages are needed, {} are free", segment.sequence,
+                       wanted_pages - kept_pages + shared, free_pages_.size() + released));
+    return std::nullopt;
+  }
+  Truncate(*state, segment.begin);
+  std::optional<PageCopy> copy;
+  const auto take = [this] {
+    const uint32_t page = free_pages_.back();
+    free_pages_.pop_back();
+    page_references_[page] = 1;
+    return page;
+  };
+  if (shared) {
+    copy = PageCopy{state->pages.back(), take()};
+    --page_references_[state->pages.back()];
+    state->pages.back() = copy->target;
+  }
+  while (state->pages.size() < wanted_pages) state->pages.push_back(take());
+  for (int32_t token : segment.tokens) {
+    state->tokens.push_back(token);
+    state->hashes.push_back(ExtendPrefixHash(state->hashes.back(), token));
+  }
+  result->held_tokens = static_cast<uint32_t>(state->tokens.size());
+  return copy;
+}
+
+uint32_t SequenceTable::FreePages() const { return static_cast<uint32_t>(free_pages_.size()); }
+
+uint32_t SequenceTable::OpenSequences() const { return static_cast<uint32_t>(sequences_.size()); }
+
+void SequenceTable::Truncate(SequenceState& state, uint32_t tokens) {
+  state.tokens.resize(tokens);
+  state.hashes.resize(size_t{tokens} + 1);
+  while (state.pages.size() > PagesFor(tokens)) {
+    const uint32_t page = state.pages.back();
+    state.pages.pop_back();
+    if (--page_references_[page] == 0) free_pages_.push_back(page);
+  }
+}
+
+}  // namespace spillway
