@@ -1,7 +1,8 @@
 // Reads GGUF model files (v2 and v3, little-endian, sharded or not) through read-only memory maps.
-// Hardened: every count, offset and product taken from the file is checked in 64 bits before it is used, and each
-// error names the file, the place and the value. Knows nothing of architectures or of what a tensor means.
-// Source: the GGUF specification (ggml docs/gguf.md) and the negative list of what its readers must refuse.
+// Hardened: every count, offset and product taken from the file is checked in 64 bits before it is used, and
+// each error names the file, the place and the value. Knows nothing of architectures or of what a tensor
+// means. Source: the GGUF specification (ggml docs/gguf.md) and the negative list of what its readers must
+// refuse.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -22,10 +23,11 @@
 
 namespace spillway {
 
-// One metadata value. Integers of every width are widened; arrays are homogeneous; arrays of arrays are refused.
+// One metadata value. Integers of every width are widened; arrays are homogeneous; arrays of arrays are
+// refused.
 struct GgufValue {
-  using Array = std::variant<std::vector<uint64_t>, std::vector<int64_t>, std::vector<float>, std::vector<double>,
-                             std::vector<bool>, std::vector<std::string>>;
+  using Array = std::variant<std::vector<uint64_t>, std::vector<int64_t>, std::vector<float>,
+                             std::vector<double>, std::vector<bool>, std::vector<std::string>>;
   std::variant<uint64_t, int64_t, double, bool, std::string, Array> value;  // float32 is widened to double
 };
 
@@ -36,19 +38,20 @@ struct GgufTensor {
   std::array<uint64_t, 4> dims = {1, 1, 1, 1};  // dims[0] is the contiguous row length
   uint64_t bytes = 0;
   int shard = 0;
-  uint64_t file_offset = 0;               // from the start of the shard
-  std::span<const std::byte> data;        // borrowed from the map; empty for a header-only open
+  uint64_t file_offset = 0;         // from the start of the shard
+  std::span<const std::byte> data;  // borrowed from the map; empty for a header-only open
 
   uint64_t Rows() const { return dims[1] * dims[2] * dims[3]; }
   uint64_t Elements() const { return dims[0] * Rows(); }
 };
 
-// Immutable after Open; thread-compatible (any number of readers). Owns the maps that GgufTensor::data points into.
+// Immutable after Open; thread-compatible (any number of readers). Owns the maps that GgufTensor::data points
+// into.
 class GgufFile {
  public:
   // Opens PATH, and its sibling shards when PATH is `PREFIX-00001-of-NNNNN.gguf`.
-  // Errors: NotFound, InvalidArgument (not GGUF, truncated, corrupt, wrong endian, bad version), Unimplemented
-  // (tensor type not supported: named).
+  // Errors: NotFound, InvalidArgument (not GGUF, truncated, corrupt, wrong endian, bad version),
+  // Unimplemented (tensor type not supported: named).
   static absl::StatusOr<std::unique_ptr<GgufFile>> Open(const std::string& path);
   ~GgufFile();
   GgufFile(const GgufFile&) = delete;
@@ -58,23 +61,26 @@ class GgufFile {
   uint32_t version() const;
   uint64_t file_bytes() const;  // of all shards
 
-  // Model identity: lower-case hex SHA-256 over the bytes before the tensor data of every shard in order, then every
-  // file size as little-endian u64.
+  // Model identity: lower-case hex SHA-256 over the bytes before the tensor data of every shard in order,
+  // then every file size as little-endian u64.
   const std::string& identity() const;
 
   const std::map<std::string, GgufValue, std::less<>>& metadata() const;
   const std::vector<GgufTensor>& tensors() const;  // in file order
   const GgufTensor* FindTensor(std::string_view name) const;
 
-  // Typed look-ups. nullopt when the key is absent; InvalidArgument when it is there with a type that does not fit.
+  // Typed look-ups. nullopt when the key is absent; InvalidArgument when it is there with a type that does
+  // not fit.
   absl::StatusOr<std::optional<uint64_t>> GetUint(std::string_view key) const;
   absl::StatusOr<std::optional<double>> GetFloat(std::string_view key) const;  // also accepts integers
   absl::StatusOr<std::optional<bool>> GetBool(std::string_view key) const;
   absl::StatusOr<std::optional<std::string>> GetString(std::string_view key) const;
   // nullptr when absent or not an array of that kind.
   const std::vector<std::string>* FindStrings(std::string_view key) const;
-  absl::StatusOr<std::optional<std::vector<int64_t>>> GetInts(std::string_view key) const;   // any integer or bool array
-  absl::StatusOr<std::optional<std::vector<double>>> GetFloats(std::string_view key) const;  // any numeric array
+  absl::StatusOr<std::optional<std::vector<int64_t>>> GetInts(
+      std::string_view key) const;  // any integer or bool array
+  absl::StatusOr<std::optional<std::vector<double>>> GetFloats(
+      std::string_view key) const;  // any numeric array
 
  private:
   struct Impl;
