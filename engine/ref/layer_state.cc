@@ -1,0 +1,86 @@
+// Loading of weights and layout of pages for the reference stage.
+#include "engine/ref/layer_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/status.h"
+
+namespace spillway::ref {
+
+absl::StatusOr<Weights> Weights::Load(Ledger& ledger, const GgufTensor* tensor) {
+  Weights weights;
+  if (tensor == nullptr) return weights;
+  SPILLWAY_ASSIGN_OR_RETURN(
+      weights.buffer_, ledger.Allocate(Purpose::kWeights, tensor->Elements() * sizeof(float), tensor->name));
+  weights.elements_ = tensor->Elements();
+  FormatOf(tensor->type)
+      .dequantize(tensor->data.data(), reinterpret_cast<float*>(weights.buffer_.data()), weights.elements_);
+  return weights;
+}
+
+void DequantizeRow(const GgufTensor& tensor, uint64_t row, std::span<float> out) {
+  const FormatInfo& format = FormatOf(tensor.type);
+  const uint64_t row_bytes = out.size() / format.block_elements * format.block_bytes;
+  format.dequantize(tensor.data.data() + row * row_bytes, out.data(), out.size());
+}
+
+absl::StatusOr<LayerWeights> LayerWeights::Load(Ledger& ledger, const Model& model, uint32_t layer) {
+  const LayerTensors& tensors = model.layers[layer];
+  LayerWeights weights;
+  const std::pair<Weights*, const GgufTensor*> parts[] = {
+      {&weights.attn_norm, tensors.attn_norm},
+      {&weights.attn_q, tensors.attn_q},
+      {&weights.attn_k, tensors.attn_k},
+      {&weights.attn_v, tensors.attn_v},
+      {&weights.attn_output, tensors.attn_output},
+      {&weights.attn_q_bias, tensors.attn_q_bias},
+      {&weights.attn_k_bias, tensors.attn_k_bias},
+      {&weights.attn_v_bias, tensors.attn_v_bias},
+      {&weights.attn_output_bias, tensors.attn_output_bias},
+      {&weights.attn_q_norm, tensors.attn_q_norm},
+      {&weights.attn_k_norm, tensors.attn_k_norm},
+      {&weights.ffn_norm, tensors.ffn_norm},
+      {&weights.ffn_gate, tensors.ffn_gate},
+      {&weights.ffn_up, tensors.ffn_up},
+      {&weights.ffn_down, tensors.ffn_down},
+  };
+  for (const auto& [slot, tensor] : parts) {
+    SPILLWAY_ASSIGN_OR_RETURN(*slot, Weights::Load(ledger, tensor));
+  }
+  weights.rope_frequencies = RopeFrequencies(model, model.config.layers[layer]);
+  return weights;
+}
+
+absl::StatusOr<KvPages> KvPages::Create(Ledger& ledger, std::span<const LayerSpec> layers, uint32_t pages) {
+  KvPages result;
+  for (const LayerSpec& layer : layers) {
+    const uint64_t row = uint64_t{layer.n_head_kv} * layer.head_dim;
+    result.layer_offsets_.push_back(result.page_size_);
+    result.row_sizes_.push_back(row);
+    result.page_size_ += 2 * kPageTokens * row;
+  }
+  if (result.page_size_ > 0) {
+    SPILLWAY_ASSIGN_OR_RETURN(
+        result.buffer_,
+        ledger.Allocate(Purpose::kKvCache, result.page_size_ * pages * sizeof(double), "KV pages"));
+  }
+  return result;
+}
+
+double* KvPages::Key(uint32_t page, uint32_t layer, uint32_t slot) {
+  return reinterpret_cast<double*>(buffer_.data()) + page * page_size_ + layer_offsets_[layer] +
+         slot * row_sizes_[layer];
+}
+
+double* KvPages::Value(uint32_t page, uint32_t layer, uint32_t slot) {
+  return Key(page, layer, slot) + kPageTokens * row_sizes_[layer];
+}
+
+void KvPages::CopyPage(uint32_t source, uint32_t target) {
+  if (page_size_ == 0) return;
+  double* base = reinterpret_cast<double*>(buffer_.data());
+  std::copy_n(base + source * page_size_, page_size_, base + target * page_size_);
+}
+
+}  // namespace spillway::ref

@@ -1,0 +1,61 @@
+// Weights of one layer as float32, and the paged keys and values of a stage in double. Private to engine/ref.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/base/ledger.h"
+#include "engine/model/config.h"
+#include "engine/stage/stage.h"
+
+namespace spillway::ref {
+
+// A dequantized tensor; empty where the model has none.
+class Weights {
+ public:
+  static absl::StatusOr<Weights> Load(Ledger& ledger, const GgufTensor* tensor);
+  bool present() const { return elements_ > 0; }
+  std::span<const float> get() const {
+    return {reinterpret_cast<const float*>(buffer_.data()), static_cast<size_t>(elements_)};
+  }
+
+ private:
+  Buffer buffer_;
+  uint64_t elements_ = 0;
+};
+
+// Row `row` of a matrix (rows, out.size()), dequantized.
+void DequantizeRow(const GgufTensor& tensor, uint64_t row, std::span<float> out);
+
+// Shapes as in LayerTensors.
+struct LayerWeights {
+  Weights attn_norm, attn_q, attn_k, attn_v, attn_output;
+  Weights attn_q_bias, attn_k_bias, attn_v_bias, attn_output_bias, attn_q_norm, attn_k_norm;
+  Weights ffn_norm, ffn_gate, ffn_up, ffn_down;
+  std::vector<float> rope_frequencies;  // (n_rot / 2)
+
+  static absl::StatusOr<LayerWeights> Load(Ledger& ledger, const Model& model, uint32_t layer);
+};
+
+// A page holds, for each layer of the stage, kPageTokens rows of keys and then of values, (n_head_kv *
+// head_dim) each.
+class KvPages {
+ public:
+  static absl::StatusOr<KvPages> Create(Ledger& ledger, std::span<const LayerSpec> layers, uint32_t pages);
+
+  // `layer` counts from the stage's first. Both (n_head_kv * head_dim).
+  double* Key(uint32_t page, uint32_t layer, uint32_t slot);
+  double* Value(uint32_t page, uint32_t layer, uint32_t slot);
+  void CopyPage(uint32_t source, uint32_t target);
+
+ private:
+  std::vector<uint64_t> layer_offsets_;  // doubles from the start of a page
+  std::vector<uint64_t> row_sizes_;      // doubles of a key
+  uint64_t page_size_ = 0;               // doubles
+  Buffer buffer_;
+};
+
+}  // namespace spillway::ref

@@ -1,0 +1,306 @@
+// The reference forward pass. Segments run one after another through all layers, rows of a segment together.
+#include "engine/ref/ref_stage.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/ref/layer_state.h"
+#include "engine/ref/ops.h"
+#include "engine/sampling/sampler.h"
+#include "engine/stage/sequence_table.h"
+
+namespace spillway::ref {
+namespace {
+
+// Weights of the head; unused on a stage without it.
+struct HeadWeights {
+  Weights output_norm;  // (n_embd)
+  Weights output;       // (n_vocab, n_embd)
+};
+
+// What a sampled row points to.
+struct WantedRow {
+  std::vector<float> logits;      // (n_vocab)
+  std::vector<TokenLogprob> top;  // (n_logprobs)
+};
+
+// Confined to one thread at a time, as every Stage.
+class RefStage final : public Stage {
+ public:
+  RefStage(const Model& model, const StageUnits& units, const StageOptions& options)
+      : model_(model), units_(units), options_(options), table_(options, model.config.n_vocab) {}
+
+  absl::Status Load();
+
+  const StageUnits& units() const override { return units_; }
+  const StageOptions& options() const override { return options_; }
+  PurposeBytes Allocated() const override { return ledger_.Allocated(); }
+  absl::Status Open(SequenceId sequence, const SequenceOptions& options) override {
+    return table_.Open(sequence, options);
+  }
+  absl::Status Fork(SequenceId source, SequenceId target, uint32_t tokens) override;
+  void Close(SequenceId sequence) override { table_.Close(sequence); }
+  void CloseAll() override { table_.CloseAll(); }
+  absl::Status Forward(const MicroBatch& batch, ForwardOutput* output) override;
+  uint32_t FreePages() const override { return table_.FreePages(); }
+
+ private:
+  absl::Status CheckShape(const MicroBatch& batch) const;
+  void ForwardSegment(const Segment& segment, uint32_t index, std::span<const float> input);
+  std::vector<double> Input(const Segment& segment, std::span<const float> input) const;
+  void Attend(uint32_t layer, const Segment& segment, const SequenceState& state, std::vector<double>& x);
+  void FeedForward(uint32_t layer, std::vector<double>& x) const;
+  void Head(const Segment& segment, uint32_t index, const SequenceState& state, const std::vector<double>& x);
+  std::vector<double> Norm(const Weights& weight, double eps, const std::vector<double>& x) const;
+
+  const Model& model_;
+  const StageUnits units_;
+  const StageOptions options_;
+  SequenceTable table_;
+  Ledger ledger_;  // before everything allocated from it
+  std::vector<LayerWeights> layers_;
+  HeadWeights head_;
+  KvPages pages_;
+  Buffer sampler_memory_;
+
+  // Of the last Forward; ForwardOutput points here.
+  std::vector<SegmentResult> results_;
+  std::vector<float> activations_;
+  std::vector<SampledRow> sampled_;
+  std::deque<WantedRow> wanted_;  // a deque, so that elements stay where they are
+  uint64_t layer_steps_ = 0;
+};
+
+absl::Status RefStage::Load() {
+  for (uint32_t layer = units_.layer_begin; layer < units_.layer_end; ++layer) {
+    SPILLWAY_ASSIGN_OR_RETURN(LayerWeights weights, LayerWeights::Load(ledger_, model_, layer));
+    layers_.push_back(std::move(weights));
+  }
+  const auto specs = std::span(model_.config.layers).subspan(units_.layer_begin, units_.Layers());
+  SPILLWAY_ASSIGN_OR_RETURN(pages_, KvPages::Create(ledger_, specs, options_.kv_pages));
+  if (!units_.head) return absl::OkStatus();
+  SPILLWAY_ASSIGN_OR_RETURN(head_.output_norm, Weights::Load(ledger_, model_.output_norm));
+  SPILLWAY_ASSIGN_OR_RETURN(head_.output, Weights::Load(ledger_, model_.output));
+  SPILLWAY_ASSIGN_OR_RETURN(
+      sampler_memory_,
+      ledger_.Allocate(Purpose::kWorkspace, SamplerScratch::Bytes(model_.config.n_vocab), "sampler"));
+  return absl::OkStatus();
+}
+
+absl::Status RefStage::Fork(SequenceId source, SequenceId target, uint32_t tokens) {
+  SPILLWAY_ASSIGN_OR_RETURN(const std::vector<PageCopy> copies, table_.Fork(source, target, tokens));
+  for (const PageCopy& copy : copies) pages_.CopyPage(copy.source, copy.target);
+  return absl::OkStatus();
+}
+
+absl::Status RefStage::CheckShape(const MicroBatch& batch) const {
+  uint64_t rows = 0;
+  for (const Segment& segment : batch.segments) rows += segment.count();
+  if (rows > options_.max_rows) {
+    return InvalidArgument("micro-batch has {} rows; this stage was built for {}", rows, options_.max_rows);
+  }
+  const uint64_t wanted = units_.embedding ? 0 : rows * model_.config.n_embd;
+  if (batch.activations.size() != wanted) {
+    return InvalidArgument("micro-batch of {} rows has {} activation values; this stage takes {}", rows,
+                           batch.activations.size(), wanted);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RefStage::Forward(const MicroBatch& batch, ForwardOutput* output) {
+  SPILLWAY_RETURN_IF_ERROR(CheckShape(batch));
+  results_.assign(batch.segments.size(), SegmentResult{});
+  activations_.clear();
+  sampled_.clear();
+  wanted_.clear();
+  layer_steps_ = 0;
+  uint64_t row = 0;
+  for (uint32_t i = 0; i < batch.segments.size(); ++i) {
+    const Segment& segment = batch.segments[i];
+    const std::optional<PageCopy> copy = table_.Prepare(segment, &results_[i]);
+    if (copy) pages_.CopyPage(copy->source, copy->target);
+    if (results_[i].code == SegmentCode::kOk) {
+      const uint64_t n_embd = units_.embedding ? 0 : model_.config.n_embd;
+      ForwardSegment(segment, i, batch.activations.subspan(row * n_embd, segment.count() * n_embd));
+    }
+    row += segment.count();
+  }
+  *output = {results_, activations_, sampled_, layer_steps_};
+  return absl::OkStatus();
+}
+
+void RefStage::ForwardSegment(const Segment& segment, uint32_t index, std::span<const float> input) {
+  const SequenceState& state = *table_.Find(segment.sequence);
+  std::vector<double> x = Input(segment, input);
+  for (uint32_t layer = 0; layer < layers_.size(); ++layer) {
+    Attend(layer, segment, state, x);
+    FeedForward(layer, x);
+    layer_steps_ += segment.count();
+  }
+  if (units_.head) {
+    Head(segment, index, state, x);
+  } else {
+    for (const double value : x) activations_.push_back(static_cast<float>(value));
+  }
+}
+
+// (count, n_embd): embeddings of the tokens, or what the stage before sent.
+std::vector<double> RefStage::Input(const Segment& segment, std::span<const float> input) const {
+  if (!units_.embedding) return {input.begin(), input.end()};
+  std::vector<float> embedding(model_.config.n_embd);
+  std::vector<double> x;
+  x.reserve(segment.tokens.size() * embedding.size());
+  for (const int32_t token : segment.tokens) {
+    DequantizeRow(*model_.token_embd, static_cast<uint64_t>(token), embedding);
+    x.insert(x.end(), embedding.begin(), embedding.end());
+  }
+  return x;
+}
+
+std::vector<double> RefStage::Norm(const Weights& weight, double eps, const std::vector<double>& x) const {
+  const size_t n = weight.get().size();
+  std::vector<double> normed(x.size());
+  for (size_t begin = 0; begin < x.size(); begin += n) {
+    RmsNorm(std::span(x).subspan(begin, n), weight.get(), eps, std::span(normed).subspan(begin, n));
+  }
+  return normed;
+}
+
+// x (count, n_embd) += attention block of `layer` (counted from the stage's first).
+void RefStage::Attend(uint32_t layer, const Segment& segment, const SequenceState& state,
+                      std::vector<double>& x) {
+  const LayerSpec& spec = model_.config.layers[units_.layer_begin + layer];
+  const LayerWeights& weights = layers_[layer];
+  const uint32_t count = segment.count();
+  const uint64_t n_embd = model_.config.n_embd;
+  const uint64_t head_dim = spec.head_dim;
+  const uint64_t q_size = spec.n_head * head_dim;
+  const uint64_t kv_size = spec.n_head_kv * head_dim;
+
+  // Norm and projections.
+  const std::vector<double> normed = Norm(weights.attn_norm, spec.norm_eps, x);
+  std::vector<double> q(count * q_size), k(count * kv_size), v(count * kv_size);
+  MatMul(weights.attn_q.get(), normed, n_embd, q);
+  MatMul(weights.attn_k.get(), normed, n_embd, k);
+  MatMul(weights.attn_v.get(), normed, n_embd, v);
+  if (weights.attn_q_bias.present()) AddBias(q, weights.attn_q_bias.get());
+  if (weights.attn_k_bias.present()) AddBias(k, weights.attn_k_bias.get());
+  if (weights.attn_v_bias.present()) AddBias(v, weights.attn_v_bias.get());
+
+  // QK-norm per head, then RoPE.
+  if (spec.qk_norm) {
+    q = Norm(weights.attn_q_norm, spec.norm_eps, q);
+    k = Norm(weights.attn_k_norm, spec.norm_eps, k);
+  }
+  for (uint32_t r = 0; r < count; ++r) {
+    const uint32_t position = segment.begin + r;
+    for (uint64_t i = 0; i < q_size; i += head_dim) {
+      Rope(std::span(q).subspan(r * q_size + i, head_dim), spec.rope.kind, weights.rope_frequencies,
+           position);
+    }
+    for (uint64_t i = 0; i < kv_size; i += head_dim) {
+      Rope(std::span(k).subspan(r * kv_size + i, head_dim), spec.rope.kind, weights.rope_frequencies,
+           position);
+    }
+  }
+
+  // State: written once, and read back from the pages; a recompute only reads it.
+  for (uint32_t r = 0; r < count && !segment.recompute; ++r) {
+    const uint32_t position = segment.begin + r;
+    const uint32_t page = state.pages[position / kPageTokens];
+    std::copy_n(k.data() + r * kv_size, kv_size, pages_.Key(page, layer, position % kPageTokens));
+    std::copy_n(v.data() + r * kv_size, kv_size, pages_.Value(page, layer, position % kPageTokens));
+  }
+
+  // Attention: each row sees positions [0, its own].
+  std::vector<double> attended(count * q_size);
+  std::vector<const double*> keys, values;
+  for (uint32_t h = 0; h < spec.n_head; ++h) {
+    const uint64_t kv_offset = h / (spec.n_head / spec.n_head_kv) * head_dim;
+    keys.clear();
+    values.clear();
+    for (uint32_t position = 0; position < segment.begin + count; ++position) {
+      const uint32_t page = state.pages[position / kPageTokens];
+      keys.push_back(pages_.Key(page, layer, position % kPageTokens) + kv_offset);
+      values.push_back(pages_.Value(page, layer, position % kPageTokens) + kv_offset);
+      if (position < segment.begin) continue;
+      const uint64_t head = (position - segment.begin) * q_size + h * head_dim;
+      Attention(std::span(q).subspan(head, head_dim), keys, values, spec.attention_scale,
+                std::span(attended).subspan(head, head_dim));
+    }
+  }
+
+  // Output projection and residual.
+  std::vector<double> projected(count * n_embd);
+  MatMul(weights.attn_output.get(), attended, q_size, projected);
+  if (weights.attn_output_bias.present()) AddBias(projected, weights.attn_output_bias.get());
+  Add(x, projected);
+}
+
+// x (count, n_embd) += gated feed-forward block of `layer`.
+void RefStage::FeedForward(uint32_t layer, std::vector<double>& x) const {
+  const LayerSpec& spec = model_.config.layers[units_.layer_begin + layer];
+  const LayerWeights& weights = layers_[layer];
+  const uint64_t n_embd = model_.config.n_embd;
+  const uint64_t count = x.size() / n_embd;
+  const std::vector<double> normed = Norm(weights.ffn_norm, spec.norm_eps, x);
+  std::vector<double> gate(count * spec.n_ff), up(count * spec.n_ff), down(count * n_embd);
+  MatMul(weights.ffn_gate.get(), normed, n_embd, gate);
+  MatMul(weights.ffn_up.get(), normed, n_embd, up);
+  GatedActivation(spec.activation, gate, up);
+  MatMul(weights.ffn_down.get(), gate, spec.n_ff, down);
+  Add(x, down);
+}
+
+// Draws a token for each wanted row.
+void RefStage::Head(const Segment& segment, uint32_t index, const SequenceState& state,
+                    const std::vector<double>& x) {
+  if (segment.outputs == Outputs::kNone) return;
+  const uint64_t n_embd = model_.config.n_embd;
+  const uint64_t n_vocab = model_.config.n_vocab;
+  const uint32_t first = segment.outputs == Outputs::kAll ? 0 : segment.count() - 1;
+  const std::vector<double> normed = Norm(head_.output_norm, model_.config.norm_eps,
+                                          {x.begin() + static_cast<ptrdiff_t>(first * n_embd), x.end()});
+  std::vector<double> logits(normed.size() / n_embd * n_vocab);
+  MatMul(head_.output.get(), normed, n_embd, logits);
+
+  const SamplingParams& params = state.options.sampling;
+  SamplerScratch scratch(sampler_memory_.As<std::byte>(), model_.config.n_vocab);
+  for (uint32_t r = first; r < segment.count(); ++r) {
+    const uint32_t position = segment.begin + r;
+    const auto row = logits.begin() + static_cast<ptrdiff_t>((r - first) * n_vocab);
+    WantedRow& wanted = wanted_.emplace_back();
+    wanted.logits.assign(row, row + static_cast<ptrdiff_t>(n_vocab));
+    wanted.top.resize(std::min<uint64_t>(params.n_logprobs, n_vocab));
+    const DrawInput input = {wanted.logits, std::span(state.tokens).first(position + 1),
+                             state.options.prompt_tokens, position + uint64_t{1}};
+    SampledRow& sampled = sampled_.emplace_back();
+    sampled.segment = index;
+    sampled.position = position;
+    sampled.chosen = DrawToken(input, params, scratch, wanted.top);
+    sampled.top = wanted.top;
+    if (segment.return_logits) sampled.logits = wanted.logits;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Stage>> CreateRefStage(const Model& model, const StageUnits& units,
+                                                      const StageOptions& options) {
+  const uint32_t n_layer = model.config.n_layer;
+  const bool empty = units.layer_begin == units.layer_end && !units.embedding && !units.head;
+  if (units.layer_begin > units.layer_end || units.layer_end > n_layer || empty ||
+      (units.embedding && units.layer_begin != 0) || (units.head && units.layer_end != n_layer)) {
+    return InvalidArgument("units [{}, {}){}{} are no stage of a model with {} layers", units.layer_begin,
+                           units.layer_end, units.embedding ? " with embedding" : "",
+                           units.head ? " with head" : "", n_layer);
+  }
+  auto stage = std::make_unique<RefStage>(model, units, options);
+  SPILLWAY_RETURN_IF_ERROR(stage->Load());
+  return std::unique_ptr<Stage>(std::move(stage));
+}
+
+}  // namespace spillway::ref
