@@ -68,8 +68,8 @@ Workspace::Workspace(std::span<std::byte> memory, uint32_t n_vocab) {
   histogram = reinterpret_cast<uint64_t*>(next);
 }
 
-Candidates::Candidates(const Workspace& workspace, uint32_t n_vocab) : w_(workspace), size_(n_vocab) {
-  max_ = w_.logits[ArgMax({w_.logits, n_vocab})];
+Candidates::Candidates(const Workspace& workspace, uint32_t n_vocab, float max)
+    : w_(workspace), size_(n_vocab), max_(max) {
   std::iota(w_.ids, w_.ids + n_vocab, 0u);
 }
 
@@ -86,20 +86,16 @@ uint64_t Candidates::Weigh(double inverse_temperature) {
 }
 
 // Adds up the weights (or the number) of candidates whose key starts with `prefix`, by their next digit.
-uint64_t Candidates::Count(uint32_t prefix, int shift, bool weighted) {
+void Candidates::Count(uint32_t prefix, int shift, bool weighted) {
   // Digits of 12, 12 and 8 bits: shifts 20, 8, 0.
   const int digit_bits = shift == 0 ? 8 : 12;
   const uint32_t digit_mask = (1u << digit_bits) - 1;
   std::fill_n(w_.histogram, kHistogramBins, 0);
-  uint64_t total = 0;
   for (uint32_t i = 0; i < size_; ++i) {
     const uint32_t key = KeyOf(w_.logits[i]);
     if ((uint64_t{key} >> (shift + digit_bits)) != prefix) continue;
-    const uint64_t weight = weighted ? w_.weights[i] : 1;
-    w_.histogram[(key >> shift) & digit_mask] += weight;
-    total += weight;
+    w_.histogram[(key >> shift) & digit_mask] += weighted ? w_.weights[i] : 1;
   }
-  return total;
 }
 
 // Keeps the shortest run of candidates, by descending logit and ascending id, that weighs at least `target`
@@ -137,7 +133,7 @@ void Candidates::KeepTopK(uint32_t k) {
 }
 
 void Candidates::KeepTopP(float p) {
-  if (p >= 1.0f || size_ == 0) return;
+  if (p >= 1.0f) return;
   const uint64_t total = Weigh(1.0);
   const double share = static_cast<double>(p) * static_cast<double>(total);
   uint64_t target = static_cast<uint64_t>(share);

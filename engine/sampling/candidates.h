@@ -31,7 +31,8 @@ struct Workspace {
 // Borrows the workspace, whose logits [0, n_vocab) are filled, for one draw. Confined to one thread.
 class Candidates {
  public:
-  Candidates(const Workspace& workspace, uint32_t n_vocab);
+  // `max` is the largest of the logits and finite.
+  Candidates(const Workspace& workspace, uint32_t n_vocab, float max);
 
   void KeepTopK(uint32_t k);
   // The shortest run of likeliest tokens whose share of the candidates' probability is at least p; on ties
@@ -45,7 +46,7 @@ class Candidates {
  private:
   uint64_t Weigh(double inverse_temperature);
   void KeepPrefix(uint64_t target, bool weighted);
-  uint64_t Count(uint32_t prefix, int shift, bool weighted);
+  void Count(uint32_t prefix, int shift, bool weighted);
 
   const Workspace w_;
   uint32_t size_;

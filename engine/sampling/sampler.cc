@@ -75,8 +75,10 @@ uint32_t Choose(const DrawInput& input, const SamplingParams& params, const Work
   if (greedy && !adjusted) return ArgMax(input.logits);
   AdjustLogits(input, params, w);
   const auto n_vocab = static_cast<uint32_t>(input.logits.size());
-  if (greedy) return ArgMax({w.logits, n_vocab});
-  Candidates candidates(w, n_vocab);
+  const uint32_t likeliest = ArgMax({w.logits, n_vocab});
+  // When the mask leaves nothing, there is nothing to draw from: token 0, as ArgMax says.
+  if (greedy || w.logits[likeliest] == kMasked) return likeliest;
+  Candidates candidates(w, n_vocab, w.logits[likeliest]);
   candidates.KeepTopK(params.top_k);
   candidates.KeepTopP(params.top_p);
   candidates.KeepMinP(params.min_p);

@@ -20,19 +20,20 @@ struct TokenLogprob {
 };
 
 struct SamplingParams {
-  float temperature = 1.0f;                           // 0 = greedy
-  uint32_t top_k = 0;                                 // 0 = off
-  float top_p = 1.0f;                                 // (0, 1]
-  float min_p = 0.0f;                                 // [0, 1)
-  float repetition_penalty = 1.0f;                    // > 0, over prompt and output
-  float presence_penalty = 0.0f;                      // [-2, 2], over output only
-  float frequency_penalty = 0.0f;                     // [-2, 2], over output only
-  uint64_t seed = 0;                                  // drawn at admission when the client gives none
-  uint32_t choice = 0;                                // index among n
-  uint32_t n_logprobs = 0;                            // alternatives reported per token, 0..20
-  bool logprobs = false;                              // report the chosen token's logprob
-  std::vector<std::pair<int32_t, float>> logit_bias;  // added, [-100, 100]; a token named twice gets both
-  std::vector<int32_t> stop_ids;  // never drawn while fewer than min_tokens were generated
+  float temperature = 1.0f;         // 0 = greedy
+  uint32_t top_k = 0;               // 0 = off
+  float top_p = 1.0f;               // (0, 1]
+  float min_p = 0.0f;               // [0, 1)
+  float repetition_penalty = 1.0f;  // > 0, over prompt and output
+  float presence_penalty = 0.0f;    // [-2, 2], over output only
+  float frequency_penalty = 0.0f;   // [-2, 2], over output only
+  uint64_t seed = 0;                // drawn at admission when the client gives none
+  uint32_t choice = 0;              // index among n
+  uint32_t n_logprobs = 0;          // alternatives reported per token, 0..20
+  bool logprobs = false;            // report the chosen token's logprob
+  // Added, [-100, 100]; a token named twice gets both.
+  std::vector<std::pair<int32_t, float>> logit_bias = {};
+  std::vector<int32_t> stop_ids = {};  // never drawn while fewer than min_tokens were generated
   uint32_t min_tokens = 0;
 };
 
