@@ -1,5 +1,6 @@
-// Text to token ids and back, from the vocabulary in a GGUF file. Byte-level BPE (tokenizer.ggml.model = "gpt2") with
-// the pre-tokenizers of a table (tokenizer.ggml.pre); other models are named in an Unimplemented error.
+// Text to token ids and back, from the vocabulary in a GGUF file. Byte-level BPE (tokenizer.ggml.model =
+// "gpt2") with the pre-tokenizers of a table (tokenizer.ggml.pre); other models are named in an Unimplemented
+// error.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -16,15 +17,19 @@
 
 namespace spillway {
 
+struct Vocabulary;  // engine/tokenizer/vocabulary.h
+
 // Immutable; thread-safe.
 class Tokenizer {
  public:
   // Unimplemented names an unknown tokenizer model or pre-tokenizer (never a silent default).
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const GgufFile& file);
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(Vocabulary vocabulary);
   ~Tokenizer();
 
-  // No BOS or EOS is added. With `parse_special`, control tokens written in the text become their ids.
-  // Linear time in the text; invalid UTF-8 bytes are tokenized as bytes.
+  // No BOS or EOS is added. With `parse_special`, control tokens written in the text become their ids;
+  // without it no text becomes one. User-defined tokens are always found. Near-linear time in the text,
+  // whatever it is; invalid UTF-8 is tokenized as bytes.
   std::vector<int32_t> Encode(std::string_view text, bool parse_special) const;
 
   // Raw bytes of one token ("" for ids out of range; control tokens give their text only with `special`).
@@ -37,7 +42,8 @@ class Tokenizer {
   std::optional<int32_t> bos() const;
   std::optional<int32_t> eos() const;
   bool add_bos() const;
-  // Every id that ends a generation: eos, eot, and vocabulary's <|im_end|>, <|eot_id|>, <|endoftext|> when control.
+  // Every id that ends a generation: eos, eot, and vocabulary's <|im_end|>, <|eot_id|>, <|endoftext|> when
+  // control.
   const std::vector<int32_t>& stop_ids() const;
 
  private:
@@ -46,8 +52,8 @@ class Tokenizer {
   std::unique_ptr<Impl> impl_;
 };
 
-// Turns a stream of tokens into text that never splits a UTF-8 character: bytes that may still become a character are
-// held back; bytes that cannot are replaced by U+FFFD. Confined to one thread.
+// Turns a stream of tokens into text that never splits a UTF-8 character: bytes that may still become a
+// character are held back; bytes that cannot are replaced by U+FFFD. Confined to one thread.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
