@@ -1,6 +1,6 @@
 // The golden checks, for any backend: hand in how its stages are made and how it rounds. Each check reports
 // through GoogleTest's expectations of the running test. A new backend's test file is a factory and three
-// TESTs.
+
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -26,14 +26,16 @@ enum class Rounding {
   kActivations  // 8-bit or 16-bit activations: bounds by statistics, tokens where the margin is wide
 };
 
+// Whether the case's architecture must load.
+bool MustLoad(const TinyCase& tiny);
+
 struct Backend {
   StagesFactory make_stages;
   Rounding rounding = Rounding::kNone;
   uint32_t chunk = 32;  // rows per micro-batch
+  // Where Unimplemented (of the model or of make_stages) is a failure and not a skip.
+  std::function<bool(const TinyCase&)> must_work = MustLoad;
 };
-
-// Whether the case's architecture must work: an Unimplemented model is then a failure and not a skip.
-bool MustLoad(const TinyCase& tiny);
 
 // log-softmax in double. A NaN or infinity among the logits gives NaN everywhere.
 std::vector<double> LogProbabilities(std::span<const float> logits);

@@ -21,9 +21,29 @@ absl::StatusOr<std::vector<std::unique_ptr<Stage>>> Unsplit(const Model& model, 
   return stages;
 }
 
+// A stage for each layer, and the embedding and the head on their own.
+absl::StatusOr<std::vector<std::unique_ptr<Stage>>> SplitEverywhere(const Model& model,
+                                                                    const StageOptions& options) {
+  const uint32_t n_layer = model.config.n_layer;
+  std::vector<StageUnits> units = {{0, 0, true, false}};
+  for (uint32_t layer = 0; layer < n_layer; ++layer) units.push_back({layer, layer + 1, false, false});
+  units.push_back({n_layer, n_layer, false, true});
+  std::vector<std::unique_ptr<Stage>> stages;
+  for (const StageUnits& unit : units) {
+    SPILLWAY_ASSIGN_OR_RETURN(auto stage, ref::CreateRefStage(model, unit, options));
+    stages.push_back(std::move(stage));
+  }
+  return stages;
+}
+
 class RefGolden : public testing::TestWithParam<TinyCase> {};
 
 TEST_P(RefGolden, AgreesWithTransformers) { CheckTinyModel(GetParam(), {Unsplit, Rounding::kNone, 32}); }
+
+TEST_P(RefGolden, AgreesWhenSplitEverywhereInChunksOfSeven) {
+  if (GetParam().type != "F16") GTEST_SKIP() << "one format is enough";
+  CheckTinyModel(GetParam(), {SplitEverywhere, Rounding::kNone, 7});
+}
 
 std::string CaseName(const testing::TestParamInfo<TinyCase>& info) {
   std::string name = info.param.model + "_" + info.param.file.substr(0, info.param.file.rfind('.'));
