@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -11,7 +12,6 @@ namespace spillway::sampling_internal {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kLargest = std::numeric_limits<float>::max();
 constexpr uint32_t kHistogramBins = 4096;
 
 constexpr uint64_t Align(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -30,9 +30,19 @@ uint64_t ToFixed(double weight) {
 
 }  // namespace
 
-float Sanitize(double logit) {
-  if (!(logit > -kLargest)) return -kLargest;
-  return static_cast<float>(logit < kLargest ? logit : kLargest) + 0.0f;
+void SanitizeAll(std::span<const float> logits, float* out) {
+  using Float4 = float __attribute__((vector_size(16)));
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  const Float4 largest = {kLargest, kLargest, kLargest, kLargest};
+  size_t i = 0;
+  for (; i + 4 <= logits.size(); i += 4) {
+    Float4 x;
+    std::memcpy(&x, logits.data() + i, sizeof x);
+    x = x > -largest ? x : -largest;
+    x = (x < largest ? x : largest) + 0.0f;
+    std::memcpy(out + i, &x, sizeof x);
+  }
+  for (; i < logits.size(); ++i) out[i] = Sanitize(logits[i]);
 }
 
 uint32_t ArgMax(std::span<const float> values) {
@@ -77,9 +87,13 @@ Candidates::Candidates(const Workspace& workspace, uint32_t n_vocab, float max)
 uint64_t Candidates::Weigh(double inverse_temperature) {
   const double max = max_;
   if (weighed_at_ != inverse_temperature) {
-    for (uint32_t i = 0; i < size_; ++i) {
-      w_.weights[i] = ToFixed(Exp((static_cast<double>(w_.logits[i]) - max) * inverse_temperature));
+    uint32_t i = 0;
+    for (; i + kExpBlock <= size_; i += kExpBlock) {
+      double weights[kExpBlock];
+      ExpBlock(w_.logits + i, max, inverse_temperature, weights);
+      for (uint32_t j = 0; j < kExpBlock; ++j) w_.weights[i + j] = ToFixed(weights[j]);
     }
+    for (; i < size_; ++i) w_.weights[i] = ToFixed(Exp((w_.logits[i] - max) * inverse_temperature));
     weighed_at_ = inverse_temperature;
   }
   return std::accumulate(w_.weights, w_.weights + size_, uint64_t{0});

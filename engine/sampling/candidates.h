@@ -4,8 +4,10 @@
 // is allocated.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 namespace spillway::sampling_internal {
@@ -14,7 +16,18 @@ namespace spillway::sampling_internal {
 inline constexpr int kWeightBits = 42;  // 2^21 tokens of weight one still sum below 2^63
 
 // NaN and -infinity become the lowest finite value, +infinity the highest, -0 becomes +0.
-float Sanitize(double logit);
+inline float Sanitize(float logit) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  logit = logit > -kLargest ? logit : -kLargest;
+  logit = logit < kLargest ? logit : kLargest;
+  return logit + 0.0f;
+}
+inline float Sanitize(double logit) {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  return static_cast<float>(logit > -kLargest ? std::min(logit, kLargest) : -kLargest) + 0.0f;
+}
+
+void SanitizeAll(std::span<const float> logits, float* out);
 
 // Planned memory of one draw, cut into arrays.
 struct Workspace {

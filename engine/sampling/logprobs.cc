@@ -1,23 +1,38 @@
 #include "engine/sampling/logprobs.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "engine/sampling/candidates.h"
 #include "engine/sampling/exp_log.h"
 
 namespace spillway::sampling_internal {
+namespace {
+// Its power is below 1e-300: too little to change a sum that holds a 1.
+constexpr float kNothing = -std::numeric_limits<float>::infinity();
+}  // namespace
 
 double LogSumExp(std::span<const float> logits) {
-  constexpr size_t kLanes = 16;
   if (logits.empty()) return 0.0;
-  const double max = Sanitize(logits[ArgMax(logits)]);
-  double lanes[kLanes] = {};
-  size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes) {
-    for (size_t j = 0; j < kLanes; ++j) lanes[j] += Exp(Sanitize(logits[i + j]) - max);
+  const float raw_max = logits[ArgMax(logits)];
+  const double max = Sanitize(raw_max);
+  // Below a finite maximum the power takes care of NaN and -infinity by itself.
+  const bool broken = static_cast<double>(raw_max) != max;
+  double lanes[kExpBlock] = {};
+  for (size_t i = 0; i < logits.size(); i += kExpBlock) {
+    const size_t count = std::min<size_t>(kExpBlock, logits.size() - i);
+    const float* block = logits.data() + i;
+    float copy[kExpBlock];
+    if (broken || count < kExpBlock) {
+      std::fill_n(copy, kExpBlock, kNothing);
+      SanitizeAll(logits.subspan(i, count), copy);
+      block = copy;
+    }
+    double powers[kExpBlock];
+    ExpBlock(block, max, 1.0, powers);
+    for (size_t j = 0; j < kExpBlock; ++j) lanes[j] += powers[j];
   }
-  for (size_t j = 0; i < logits.size(); ++i, ++j) lanes[j] += Exp(Sanitize(logits[i]) - max);
-  for (size_t width = kLanes / 2; width > 0; width /= 2) {
+  for (size_t width = kExpBlock / 2; width > 0; width /= 2) {
     for (size_t j = 0; j < width; ++j) lanes[j] += lanes[j + width];
   }
   return max + Log(lanes[0]);

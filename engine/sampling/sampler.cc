@@ -58,7 +58,7 @@ void ApplyPenalties(const DrawInput& input, const SamplingParams& params, const 
 // Penalties, logit bias and mask, in this order, into the workspace.
 void AdjustLogits(const DrawInput& input, const SamplingParams& params, const Workspace& w) {
   const size_t n_vocab = input.logits.size();
-  for (size_t i = 0; i < n_vocab; ++i) w.logits[i] = Sanitize(input.logits[i]);
+  sampling_internal::SanitizeAll(input.logits, w.logits);
   if (HasPenalties(params)) ApplyPenalties(input, params, w);
   for (const auto& [token, bias] : params.logit_bias) {
     if (InVocabulary(token, n_vocab)) w.logits[token] = Sanitize(static_cast<double>(w.logits[token]) + bias);
