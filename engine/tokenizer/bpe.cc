@@ -72,10 +72,13 @@ absl::StatusOr<std::unique_ptr<BytePairMerger>> BytePairMerger::Build(
   auto merger = std::unique_ptr<BytePairMerger>(new BytePairMerger);
   merger->n_tokens_ = static_cast<int32_t>(vocabulary.tokens.size());
   SymbolTable symbols(ids, vocabulary.tokens.size());
+  // SmolLM's unknown token is <|endoftext|>: a byte may be dropped, but must not end the text.
+  int32_t unknown = vocabulary.unknown.value_or(-1);
+  if (unknown >= 0 && vocabulary.types[unknown] == TokenType::kControl) unknown = -1;
   for (int byte = 0; byte < 256; ++byte) {
     const int32_t symbol = symbols.Intern(alphabet.Character(static_cast<uint8_t>(byte)));
     merger->byte_symbols_[byte] = symbol;
-    int32_t token = symbol < merger->n_tokens_ ? symbol : vocabulary.unknown.value_or(-1);
+    int32_t token = symbol < merger->n_tokens_ ? symbol : unknown;
     if (symbol >= merger->n_tokens_) {
       if (const auto spelt = ids.find(fmt::format("<0x{:02X}>", byte)); spelt != ids.end())
         token = spelt->second;

@@ -33,7 +33,8 @@ class BytePairMerger {
   static std::unique_ptr<Scratch, FreeScratch> MakeScratch();
 
   // Appends the tokens of a word given as raw bytes. What merges into no token is spelt in byte tokens; a
-  // byte without a token becomes the unknown token, or nothing where the vocabulary has none.
+  // byte without a token becomes the unknown token, or nothing where the vocabulary has none or it is a
+  // control token.
   void Encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& out) const;
 
  private:

@@ -75,8 +75,10 @@ TEST(Tokenizer, FallsBackToByteTokensThenToTheUnknownToken) {
   vocabulary.tokens['w'] = "(none)";
   vocabulary.unknown = AddToken(vocabulary, "<unk>", TokenType::kUnknown);
   const int32_t unknown = *vocabulary.unknown;
-  const auto tokenizer = MustCreate(std::move(vocabulary));
+  const auto tokenizer = MustCreate(vocabulary);
   EXPECT_THAT(tokenizer->Encode("qw", false), ElementsAre('q', unknown));
+  vocabulary.types.back() = TokenType::kControl;
+  EXPECT_THAT(MustCreate(vocabulary)->Encode("qwq", true), ElementsAre('q', 'q'));
   EXPECT_EQ(tokenizer->TokenBytes('q', false), "q");
 }
 
