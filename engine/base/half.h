@@ -1,4 +1,5 @@
-// Scalar conversions between float32 and the 16-bit formats, round to nearest even, independent of the CPU's flags.
+// Scalar conversions between float32 and the 16-bit formats, round to nearest even, independent of the CPU's
+// flags.
 #pragma once
 
 #include <bit>
@@ -21,8 +22,9 @@ inline uint16_t F32ToF16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));  // NaN
-  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // rounds to infinity
+  if (magnitude > 0x7f800000u)
+    return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));  // NaN
+  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);     // rounds to infinity
   if (magnitude < 0x38800000u) {  // subnormal or zero: adding 0.5 aligns the mantissa, the FPU rounds to even
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u));

@@ -75,8 +75,8 @@ absl::Status Ledger::Reserve(Purpose purpose, uint64_t booked, std::string_view 
   const uint64_t used = allocated_.Total();
   if (booked > budget_bytes_ || used > budget_bytes_ - booked) {
     ++failures_;
-    return ResourceExhausted("{}: {} bytes of {} do not fit: {} of the budget of {} bytes are used", what, booked,
-                             PurposeName(purpose), used, budget_bytes_);
+    return ResourceExhausted("{}: {} bytes of {} do not fit: {} of the budget of {} bytes are used", what,
+                             booked, PurposeName(purpose), used, budget_bytes_);
   }
   allocated_[purpose] += booked;
   return absl::OkStatus();

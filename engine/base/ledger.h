@@ -1,5 +1,5 @@
-// The ledger: every large allocation of a worker, by purpose, against a budget. Sizes are the requested bytes rounded up
-// to 64. What the plan promised, `allocated` reports from here to the byte (law 3).
+// The ledger: every large allocation of a worker, by purpose, against a budget. Sizes are the requested bytes
+// rounded up to 64. What the plan promised, `allocated` reports from here to the byte (law 3).
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -13,12 +13,22 @@
 
 namespace spillway {
 
-enum class Purpose : uint8_t { kWeights, kKvCache, kRecurrentState, kActivations, kWorkspace, kStaging, kContext };
+enum class Purpose : uint8_t {
+  kWeights,
+  kKvCache,
+  kRecurrentState,
+  kActivations,
+  kWorkspace,
+  kStaging,
+  kContext
+};
 inline constexpr size_t kPurposes = 7;
 inline constexpr std::array<std::string_view, kPurposes> kPurposeNames = {
     "weights", "kv_cache", "recurrent_state", "activations", "workspace", "staging", "context"};
 
-constexpr std::string_view PurposeName(Purpose purpose) { return kPurposeNames[static_cast<size_t>(purpose)]; }
+constexpr std::string_view PurposeName(Purpose purpose) {
+  return kPurposeNames[static_cast<size_t>(purpose)];
+}
 constexpr uint64_t LedgerBytes(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Bytes by purpose; plain value.
@@ -33,7 +43,8 @@ struct PurposeBytes {
 
 class Ledger;
 
-// Owns 64-byte aligned memory (or, for a mapped weight, only the booking of it). Move-only. The ledger outlives it.
+// Owns 64-byte aligned memory (or, for a mapped weight, only the booking of it). Move-only. The ledger
+// outlives it.
 class Buffer {
  public:
   Buffer() = default;

@@ -1,5 +1,5 @@
-// Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11).
-// A draw depends only on (seed, choice, position), so replay, batching and failover cannot change it.
+// Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+// SC'11). A draw depends only on (seed, choice, position), so replay, batching and failover cannot change it.
 #pragma once
 
 #include <array>
@@ -21,9 +21,9 @@ inline std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter, std::
 
 // Uniform in [0, 1) with 53 bits. Key = seed (64 bits); counter = (position, choice).
 inline double UniformDraw(uint64_t seed, uint32_t choice, uint64_t position) {
-  const auto r = Philox4x32(
-      {static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), choice, 0},
-      {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  const auto r =
+      Philox4x32({static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), choice, 0},
+                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   const uint64_t bits = (uint64_t{r[0]} << 32 | r[1]) >> 11;
   return static_cast<double>(bits) * 0x1p-53;
 }

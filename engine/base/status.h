@@ -1,5 +1,5 @@
-// Early returns for absl::Status and absl::StatusOr (Debian's abseil ships none), and formatted error constructors.
-// A message says what, where, the value seen and what to do.
+// Early returns for absl::Status and absl::StatusOr (Debian's abseil ships none), and formatted error
+// constructors. A message says what, where, the value seen and what to do.
 #pragma once
 
 #include <absl/status/status.h>
@@ -10,8 +10,8 @@
 #include <string_view>
 #include <utility>
 
-#define SPILLWAY_RETURN_IF_ERROR(expr)                          \
-  do {                                                          \
+#define SPILLWAY_RETURN_IF_ERROR(expr)                                                        \
+  do {                                                                                        \
     if (absl::Status spillway_status = (expr); !spillway_status.ok()) return spillway_status; \
   } while (false)
 
@@ -25,9 +25,9 @@
   lhs = std::move(*temporary)
 
 // A violated CHECK is our own bug; nothing a client, a file, a peer or a device can cause may reach one.
-#define SPILLWAY_CHECK(condition)                                                                    \
-  do {                                                                                               \
-    if (!(condition)) ::spillway::internal::CheckFailed(#condition, __FILE__, __LINE__);             \
+#define SPILLWAY_CHECK(condition)                                                        \
+  do {                                                                                   \
+    if (!(condition)) ::spillway::internal::CheckFailed(#condition, __FILE__, __LINE__); \
   } while (false)
 
 namespace spillway {
@@ -70,7 +70,8 @@ absl::Status Internal(fmt::format_string<Args...> format, Args&&... args) {
   return MakeStatus(absl::StatusCode::kInternal, format, std::forward<Args>(args)...);
 }
 
-// The message of a status as std::string (absl::string_view of Debian's abseil does not convert to std::string_view).
+// The message of a status as std::string (absl::string_view of Debian's abseil does not convert to
+// std::string_view).
 inline std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
 
 }  // namespace spillway

@@ -5,7 +5,8 @@
 namespace spillway {
 namespace {
 
-// Long enough to bridge the serial code between two regions of a token, short enough to leave a shared core alone.
+// Long enough to bridge the serial code between two regions of a token, short enough to leave a shared core
+// alone.
 constexpr int kSpins = 4000;
 
 void Pause() {

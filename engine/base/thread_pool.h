@@ -1,5 +1,6 @@
-// A fixed pool for data-parallel regions: the caller is thread 0, workers spin briefly after a region and then park.
-// Starting a region allocates nothing. One region at a time (confined to the thread that owns the stage).
+// A fixed pool for data-parallel regions: the caller is thread 0, workers spin briefly after a region and
+// then park. Starting a region allocates nothing. One region at a time (confined to the thread that owns the
+// stage).
 #pragma once
 
 #include <atomic>
@@ -31,7 +32,8 @@ class ThreadPool {
           &body);
   }
 
-  // Splits [0, count) into one contiguous range per thread: body(begin, end, thread); empty ranges are not called.
+  // Splits [0, count) into one contiguous range per thread: body(begin, end, thread); empty ranges are not
+  // called.
   template <typename Body>
   void ParallelFor(int64_t count, Body&& body) {
     Run([&](int thread) {
@@ -49,8 +51,8 @@ class ThreadPool {
   const int threads_;
   Function function_ = nullptr;
   void* context_ = nullptr;
-  std::atomic<uint32_t> epoch_{0};    // a new value starts a region
-  std::atomic<int32_t> pending_{0};   // workers that have not finished the region
+  std::atomic<uint32_t> epoch_{0};   // a new value starts a region
+  std::atomic<int32_t> pending_{0};  // workers that have not finished the region
   std::atomic<bool> stop_{false};
   std::vector<std::thread> workers_;
 };

@@ -1,5 +1,5 @@
-// The host backend: a Stage on CPU cores with SIMD kernels chosen at run time. Its memory is laid out by one function
-// that the planner calls to estimate and CreateHostStage calls to allocate.
+// The host backend: a Stage on CPU cores with SIMD kernels chosen at run time. Its memory is laid out by one
+// function that the planner calls to estimate and CreateHostStage calls to allocate.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -22,10 +22,11 @@ Isa DetectIsa();
 std::string_view IsaName(Isa isa);
 
 // Bytes by purpose of a stage, from the header alone.
-absl::StatusOr<PurposeBytes> HostStageBytes(const Model& model, const StageUnits& units, const StageOptions& options);
+absl::StatusOr<PurposeBytes> HostStageBytes(const Model& model, const StageUnits& units,
+                                            const StageOptions& options);
 
-// `model` and `ledger` outlive the stage. ResourceExhausted when the ledger's budget is too small: then nothing stays
-// booked. `progress` (may be empty) is called with bytes laid out so far.
+// `model` and `ledger` outlive the stage. ResourceExhausted when the ledger's budget is too small: then
+// nothing stays booked. `progress` (may be empty) is called with bytes laid out so far.
 absl::StatusOr<std::unique_ptr<Stage>> CreateHostStage(const Model& model, const StageUnits& units,
                                                        const StageOptions& options, Ledger& ledger,
                                                        std::function<void(uint64_t)> progress = {});

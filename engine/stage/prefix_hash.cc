@@ -7,7 +7,8 @@ namespace spillway {
 uint64_t ExtendPrefixHash(uint64_t hash, int32_t token) {
   const uint32_t value = static_cast<uint32_t>(token);
   const unsigned char bytes[4] = {static_cast<unsigned char>(value), static_cast<unsigned char>(value >> 8),
-                                  static_cast<unsigned char>(value >> 16), static_cast<unsigned char>(value >> 24)};
+                                  static_cast<unsigned char>(value >> 16),
+                                  static_cast<unsigned char>(value >> 24)};
   return XXH3_64bits_withSeed(bytes, sizeof(bytes), hash);
 }
 

@@ -14,6 +14,39 @@ void Refuse(SegmentResult* result, SegmentCode code, std::string error) {
 
 }  // namespace
 
+absl::Status CheckMicroBatch(const MicroBatch& batch, const StageUnits& units, const StageOptions& options,
+                             uint32_t n_embd) {
+  if (batch.segments.empty()) return InvalidArgument("the micro-batch has no segments");
+  uint64_t rows = 0;
+  uint64_t logit_rows = 0;
+  for (size_t i = 0; i < batch.segments.size(); ++i) {
+    const Segment& segment = batch.segments[i];
+    rows += segment.tokens.size();
+    if (segment.return_logits && segment.outputs != Outputs::kNone) {
+      logit_rows += segment.outputs == Outputs::kAll ? segment.tokens.size() : 1;
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (batch.segments[j].sequence == segment.sequence) {
+        return InvalidArgument("sequence {} appears twice in the micro-batch", segment.sequence);
+      }
+    }
+  }
+  if (rows > options.max_rows) {
+    return InvalidArgument("the micro-batch has {} rows, the stage is planned for {}", rows,
+                           options.max_rows);
+  }
+  if (logit_rows > kMaxLogitRows) {
+    return InvalidArgument("logits of {} rows were asked for, at most {} per micro-batch", logit_rows,
+                           kMaxLogitRows);
+  }
+  const uint64_t wanted = units.embedding ? 0 : rows * n_embd;
+  if (batch.activations.size() != wanted) {
+    return InvalidArgument("the micro-batch carries {} activations, {} rows of n_embd {} need {}",
+                           batch.activations.size(), rows, n_embd, wanted);
+  }
+  return absl::OkStatus();
+}
+
 SequenceTable::SequenceTable(const StageOptions& options, uint32_t n_vocab)
     : options_(options), n_vocab_(n_vocab), page_references_(options.kv_pages, 0) {
   free_pages_.reserve(options.kv_pages);
@@ -30,7 +63,8 @@ absl::Status SequenceTable::Open(SequenceId id, const SequenceOptions& options) 
     return absl::OkStatus();
   }
   if (sequences_.size() >= options_.max_sequences) {
-    return ResourceExhausted("sequence {}: all {} sequences of this stage are open", id, options_.max_sequences);
+    return ResourceExhausted("sequence {}: all {} sequences of this stage are open", id,
+                             options_.max_sequences);
   }
   auto state = std::make_unique<SequenceState>();
   state->options = options;
@@ -42,18 +76,21 @@ absl::Status SequenceTable::Open(SequenceId id, const SequenceOptions& options) 
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<PageCopy>> SequenceTable::Fork(SequenceId source, SequenceId target, uint32_t tokens) {
+absl::StatusOr<std::vector<PageCopy>> SequenceTable::Fork(SequenceId source, SequenceId target,
+                                                          uint32_t tokens) {
   SequenceState* from = Find(source);
   if (from == nullptr) return NotFound("fork: sequence {} is not open", source);
   if (source == target) return InvalidArgument("fork: source and target are both sequence {}", source);
   if (tokens > from->tokens.size()) {
-    return InvalidArgument("fork: sequence {} holds {} tokens, {} were asked for", source, from->tokens.size(), tokens);
+    return InvalidArgument("fork: sequence {} holds {} tokens, {} were asked for", source,
+                           from->tokens.size(), tokens);
   }
   const uint32_t full_pages = tokens / kPageTokens;
   const bool partial = tokens % kPageTokens != 0;
   Close(target);
   if (partial && free_pages_.empty()) {
-    return ResourceExhausted("fork of sequence {}: no free page for its last {} tokens", source, tokens % kPageTokens);
+    return ResourceExhausted("fork of sequence {}: no free page for its last {} tokens", source,
+                             tokens % kPageTokens);
   }
   SPILLWAY_RETURN_IF_ERROR(Open(target, from->options));
   SequenceState* to = Find(target);
@@ -95,7 +132,8 @@ std::optional<PageCopy> SequenceTable::Prepare(const Segment& segment, SegmentRe
   *result = SegmentResult{};
   SequenceState* state = Find(segment.sequence);
   if (state == nullptr) {
-    Refuse(result, SegmentCode::kUnknownSequence, fmt::format("sequence {} is not open here", segment.sequence));
+    Refuse(result, SegmentCode::kUnknownSequence,
+           fmt::format("sequence {} is not open here", segment.sequence));
     return std::nullopt;
   }
   const uint32_t held = static_cast<uint32_t>(state->tokens.size());
@@ -125,17 +163,19 @@ std::optional<PageCopy> SequenceTable::Prepare(const Segment& segment, SegmentRe
                                                    state->tokens.begin() + segment.begin);
     if (!matches) {
       Refuse(result, SegmentCode::kNeedsReplay,
-             fmt::format("sequence {}: recompute of [{}, {}) does not match the {} tokens held", segment.sequence,
-                         segment.begin, end, held));
+             fmt::format("sequence {}: recompute of [{}, {}) does not match the {} tokens held",
+                         segment.sequence, segment.begin, end, held));
     }
     return std::nullopt;
   }
-  // Pages first, so that a refusal leaves everything as it was. The page at `begin` may be shared with a fork.
+  // Pages first, so that a refusal leaves everything as it was. The page at `begin` may be shared with a
+  // fork.
   const uint32_t kept_pages = PagesFor(segment.begin);
   const uint32_t wanted_pages = PagesFor(static_cast<uint32_t>(end));
   const bool shared = segment.begin % kPageTokens != 0 && page_references_[state->pages[kept_pages - 1]] > 1;
   uint32_t released = 0;  // by truncation
-  for (size_t i = kept_pages; i < state->pages.size(); ++i) released += page_references_[state->pages[i]] == 1;
+  for (size_t i = kept_pages; i < state->pages.size(); ++i)
+    released += page_references_[state->pages[i]] == 1;
   if (wanted_pages - kept_pages + shared > free_pages_.size() + released) {
     Refuse(result, SegmentCode::kOutOfPages,
            fmt::format("sequence {}: {} pages are needed, {} are free", segment.sequence,

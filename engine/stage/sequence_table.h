@@ -1,5 +1,6 @@
-// Bookkeeping shared by every backend's stage: which sequences are open, their token history and prefix hashes, and the
-// pages they hold. Pure integers: it touches no state bytes. Prepare() decides per segment what Forward may do.
+// Bookkeeping shared by every backend's stage: which sequences are open, their token history and prefix
+// hashes, and the pages they hold. Pure integers: it touches no state bytes. Prepare() decides per segment
+// what Forward may do.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -15,7 +16,8 @@
 
 namespace spillway {
 
-// Copies page `source` to `target` (first `tokens` tokens of it), called by Fork for the partly filled last page.
+// Copies page `source` to `target` (first `tokens` tokens of it), called by Fork for the partly filled last
+// page.
 struct PageCopy {
   uint32_t source = 0;
   uint32_t target = 0;
@@ -23,10 +25,15 @@ struct PageCopy {
 
 struct SequenceState {
   SequenceOptions options;
-  std::vector<int32_t> tokens;          // reserved for n_ctx at Open
-  std::vector<uint64_t> hashes;         // hashes[i] = prefix hash of the first i tokens; size = tokens + 1
-  std::vector<uint32_t> pages;          // page index of each 32 tokens; reserved at Open
+  std::vector<int32_t> tokens;   // reserved for n_ctx at Open
+  std::vector<uint64_t> hashes;  // hashes[i] = prefix hash of the first i tokens; size = tokens + 1
+  std::vector<uint32_t> pages;   // page index of each 32 tokens; reserved at Open
 };
+
+// InvalidArgument when the micro-batch as a whole is malformed: no segments, a sequence named twice, more
+// rows than planned, activations of another shape than (rows, n_embd), too many rows with logits.
+absl::Status CheckMicroBatch(const MicroBatch& batch, const StageUnits& units, const StageOptions& options,
+                             uint32_t n_embd);
 
 // Confined to the stage's thread. Open and Fork may allocate; Prepare does not.
 class SequenceTable {
@@ -41,10 +48,10 @@ class SequenceTable {
   void CloseAll();
   SequenceState* Find(SequenceId id);
 
-  // Checks the segment, truncates to `begin` when less is wanted than held, takes the pages it needs and appends its
-  // tokens (not when `recompute`: then state of [begin, begin+count) must be held already and match). On anything but
-  // kOk nothing has changed, and result->error says why. Returns the page copy (if any) that must be made before rows
-  // are written: the page at `begin` was shared with a fork.
+  // Checks the segment, truncates to `begin` when less is wanted than held, takes the pages it needs and
+  // appends its tokens (not when `recompute`: then state of [begin, begin+count) must be held already and
+  // match). On anything but kOk nothing has changed, and result->error says why. Returns the page copy (if
+  // any) that must be made before rows are written: the page at `begin` was shared with a fork.
   std::optional<PageCopy> Prepare(const Segment& segment, SegmentResult* result);
 
   uint32_t FreePages() const;

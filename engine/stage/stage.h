@@ -1,6 +1,6 @@
-// Stage: the engine's one virtual interface. A stage holds a contiguous run of layers (plus the embedding, plus the
-// head) and the state of its sequences, and moves micro-batches through them. Backends: ref/ (double, oracle), cpu/
-// (host), later cuda/. It knows no wire: rpc/ translates.
+// Stage: the engine's one virtual interface. A stage holds a contiguous run of layers (plus the embedding,
+// plus the head) and the state of its sequences, and moves micro-batches through them. Backends: ref/
+// (double, oracle), cpu/ (host), later cuda/. It knows no wire: rpc/ translates.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -17,7 +17,8 @@ namespace spillway {
 
 using SequenceId = uint64_t;
 
-// Which part of the model a stage holds: layers [layer_begin, layer_end), and whether the embedding or the head.
+// Which part of the model a stage holds: layers [layer_begin, layer_end), and whether the embedding or the
+// head.
 struct StageUnits {
   uint32_t layer_begin = 0;
   uint32_t layer_end = 0;
@@ -27,15 +28,16 @@ struct StageUnits {
   bool operator==(const StageUnits&) const = default;
 };
 
-inline constexpr uint32_t kPageTokens = 32;  // tokens of a state page
+inline constexpr uint32_t kPageTokens = 32;    // tokens of a state page
+inline constexpr uint32_t kMaxLogitRows = 16;  // rows per micro-batch whose logits may be asked for
 constexpr uint32_t PagesFor(uint32_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
 
 // What a stage is built for; an input of the plan.
 struct StageOptions {
-  uint32_t n_ctx = 4096;         // tokens per sequence
-  uint32_t kv_pages = 128;       // pages of the pool, shared by all sequences
-  uint32_t max_sequences = 16;   // open at once
-  uint32_t max_rows = 256;       // rows of a micro-batch
+  uint32_t n_ctx = 4096;        // tokens per sequence
+  uint32_t kv_pages = 128;      // pages of the pool, shared by all sequences
+  uint32_t max_sequences = 16;  // open at once
+  uint32_t max_rows = 256;      // rows of a micro-batch
   uint32_t threads = 1;
   bool operator==(const StageOptions&) const = default;
 };
@@ -53,24 +55,24 @@ struct Segment {
   SequenceId sequence = 0;
   uint32_t begin = 0;
   Outputs outputs = Outputs::kNone;
-  bool return_logits = false;           // head stage: also hand out the logits of the wanted rows
-  bool recompute = false;               // run against held state without writing any
-  uint64_t prefix_hash = 0;             // PrefixHash of the tokens before `begin`
-  std::span<const int32_t> tokens;      // (count)
+  bool return_logits = false;       // head stage: also hand out the logits of the wanted rows
+  bool recompute = false;           // run against held state without writing any
+  uint64_t prefix_hash = 0;         // PrefixHash of the tokens before `begin`
+  std::span<const int32_t> tokens;  // (count)
   uint32_t count() const { return static_cast<uint32_t>(tokens.size()); }
 };
 
 struct MicroBatch {
   std::span<const Segment> segments;
-  std::span<const float> activations;   // (rows, n_embd); empty on a stage that holds the embedding
+  std::span<const float> activations;  // (rows, n_embd); empty on a stage that holds the embedding
 };
 
 enum class SegmentCode : uint8_t {
   kOk,
-  kNeedsReplay,        // the state held does not reach, or does not match, `begin`: see held_tokens
-  kUnknownSequence,    // not open here
-  kOutOfPages,         // no free page: nothing was written
-  kInvalid,            // too long for n_ctx, a token id out of range, ...
+  kNeedsReplay,      // the state held does not reach, or does not match, `begin`: see held_tokens
+  kUnknownSequence,  // not open here
+  kOutOfPages,       // no free page: nothing was written
+  kInvalid,          // too long for n_ctx, a token id out of range, ...
 };
 
 struct SegmentResult {
@@ -81,19 +83,19 @@ struct SegmentResult {
 
 // One wanted row on the head stage: the token drawn for position `position` + 1.
 struct SampledRow {
-  uint32_t segment = 0;        // index into MicroBatch::segments
-  uint32_t position = 0;       // of the row
-  TokenLogprob chosen;         // logprob of the model's own distribution
-  std::span<const TokenLogprob> top;   // SamplingParams::n_logprobs best, descending, lowest id first on ties
-  std::span<const float> logits;       // (n_vocab) when Segment::return_logits
+  uint32_t segment = 0;               // index into MicroBatch::segments
+  uint32_t position = 0;              // of the row
+  TokenLogprob chosen;                // logprob of the model's own distribution
+  std::span<const TokenLogprob> top;  // SamplingParams::n_logprobs best, descending, lowest id first on ties
+  std::span<const float> logits;      // (n_vocab) when Segment::return_logits
 };
 
 // Everything in it points into the stage and is valid until the next Forward.
 struct ForwardOutput {
   std::span<const SegmentResult> segments;  // one per segment of the micro-batch, in order
-  std::span<const float> activations;       // (rows of the ok segments in order, n_embd); empty on the head stage
-  std::span<const SampledRow> sampled;      // head stage only
-  uint64_t layer_steps = 0;                 // layers x rows executed, counted where the kernels are launched
+  std::span<const float> activations;   // (rows of the ok segments in order, n_embd); empty on the head stage
+  std::span<const SampledRow> sampled;  // head stage only
+  uint64_t layer_steps = 0;             // layers x rows executed, counted where the kernels are launched
 };
 
 // Confined to one thread at a time. Forward allocates nothing on the success path.
@@ -113,14 +115,15 @@ class Stage {
   virtual void Close(SequenceId sequence) = 0;  // unknown ids are ignored
   virtual void CloseAll() = 0;
 
-  // A non-ok status means the whole micro-batch is malformed (shape of activations, too many rows); per-sequence
-  // trouble is in ForwardOutput::segments and never touches other sequences.
+  // A non-ok status means the whole micro-batch is malformed (shape of activations, too many rows);
+  // per-sequence trouble is in ForwardOutput::segments and never touches other sequences.
   virtual absl::Status Forward(const MicroBatch& batch, ForwardOutput* output) = 0;
 
   virtual uint32_t FreePages() const = 0;
 };
 
-// 64-bit hash chained over token ids: h(0) = 0, h(i+1) = xxh3_64(token_i as 4 little-endian bytes, seed h(i)).
+// 64-bit hash chained over token ids: h(0) = 0, h(i+1) = xxh3_64(token_i as 4 little-endian bytes, seed
+// h(i)).
 uint64_t ExtendPrefixHash(uint64_t hash, int32_t token);
 uint64_t PrefixHash(std::span<const int32_t> tokens);
 

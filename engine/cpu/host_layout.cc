@@ -1,0 +1,154 @@
+#include "engine/cpu/host_layout.h"
+
+#include <algorithm>
+
+#include "engine/base/status.h"
+#include "engine/cpu/kernels.h"
+#include "engine/sampling/sampler.h"
+
+namespace spillway::cpu {
+namespace {
+
+// Books a tensor at the end of the weight arena.
+absl::Status Place(const GgufTensor* tensor, bool vector, HostLayout* layout, PlannedTensor* planned) {
+  if (tensor == nullptr) return absl::OkStatus();
+  planned->tensor = tensor;
+  planned->vector = vector;
+  planned->n_in = static_cast<uint32_t>(tensor->dims[0]);
+  planned->n_out = static_cast<uint32_t>(tensor->Rows());
+  if (vector) {
+    planned->bytes = uint64_t{PadTo16(planned->n_in)} * sizeof(float);
+  } else {
+    absl::StatusOr<Packing> packing = PackingOf(tensor->type);
+    if (!packing.ok()) return Unimplemented("tensor {}: {}", tensor->name, MessageOf(packing.status()));
+    planned->packing = *packing;
+    planned->bytes = PackedBytes(planned->packing, planned->n_out, planned->n_in);
+  }
+  planned->offset = layout->weight_bytes;
+  layout->weight_bytes += LedgerBytes(planned->bytes);
+  return absl::OkStatus();
+}
+
+absl::Status PlaceLayer(const LayerTensors& t, HostLayout* layout) {
+  auto& slots = layout->layers.emplace_back();
+  const std::pair<LayerSlot, const GgufTensor*> matrices[] = {
+      {kAttnQ, t.attn_q},     {kAttnK, t.attn_k}, {kAttnV, t.attn_v},    {kAttnOutput, t.attn_output},
+      {kFfnGate, t.ffn_gate}, {kFfnUp, t.ffn_up}, {kFfnDown, t.ffn_down}};
+  const std::pair<LayerSlot, const GgufTensor*> vectors[] = {{kAttnNorm, t.attn_norm},
+                                                             {kAttnQBias, t.attn_q_bias},
+                                                             {kAttnKBias, t.attn_k_bias},
+                                                             {kAttnVBias, t.attn_v_bias},
+                                                             {kAttnOutputBias, t.attn_output_bias},
+                                                             {kAttnQNorm, t.attn_q_norm},
+                                                             {kAttnKNorm, t.attn_k_norm},
+                                                             {kFfnNorm, t.ffn_norm}};
+  for (const auto& [slot, tensor] : matrices)
+    SPILLWAY_RETURN_IF_ERROR(Place(tensor, false, layout, &slots[slot]));
+  for (const auto& [slot, tensor] : vectors)
+    SPILLWAY_RETURN_IF_ERROR(Place(tensor, true, layout, &slots[slot]));
+  return absl::OkStatus();
+}
+
+// Strides: the widest layer held decides.
+void SetStrides(const Model& model, const StageUnits& units, const StageOptions& options,
+                HostLayout* layout) {
+  const ModelConfig& config = model.config;
+  layout->embd_stride = PadTo32(config.n_embd);
+  layout->input_stride = layout->embd_stride;
+  layout->vocab_stride = PadTo16(config.n_vocab);
+  layout->scores_stride = PagesFor(options.n_ctx) * kPageTokens;
+  for (uint32_t i = units.layer_begin; i < units.layer_end; ++i) {
+    const LayerSpec& layer = config.layers[i];
+    const uint32_t q = PadTo16(layer.n_head * layer.head_dim);
+    const uint32_t kv = PadTo16(layer.n_head_kv * layer.head_dim);
+    layout->qkv_stride = std::max(layout->qkv_stride, q + 2 * kv);
+    layout->ff_stride = std::max(layout->ff_stride, PadTo32(layer.n_ff));
+    layout->input_stride = std::max({layout->input_stride, PadTo32(layer.n_head * layer.head_dim)});
+    layout->angle_stride = std::max(layout->angle_stride, PadTo16(layer.rope.n_rot / 2));
+    const uint64_t page =
+        uint64_t{layer.n_head_kv} * kPageTokens * (layer.head_dim + PadTo16(layer.head_dim));
+    layout->page_elements = std::max(layout->page_elements, page);
+  }
+  layout->input_stride = std::max(layout->input_stride, layout->ff_stride);
+  layout->code_stride = layout->input_stride;
+}
+
+void SetBuffers(const Model& model, const StageUnits& units, const StageOptions& options,
+                HostLayout* layout) {
+  const uint64_t rows = options.max_rows;
+  const auto set = [&](BufferSlot slot, Purpose purpose, uint64_t bytes) {
+    layout->buffers[slot] = PlannedBuffer{purpose, LedgerBytes(bytes)};
+  };
+  set(kResidual, Purpose::kActivations, rows * layout->embd_stride * sizeof(float));
+  set(kInput, Purpose::kActivations, rows * layout->input_stride * sizeof(float));
+  set(kQkv, Purpose::kActivations, rows * layout->qkv_stride * sizeof(float));
+  set(kGate, Purpose::kActivations, rows * layout->ff_stride * sizeof(float));
+  set(kUp, Purpose::kActivations, rows * layout->ff_stride * sizeof(float));
+  set(kCodes, Purpose::kWorkspace, rows * layout->code_stride);
+  set(kBlocks, Purpose::kWorkspace, rows * (layout->code_stride / 32) * sizeof(ActivationBlock));
+  set(kAngles, Purpose::kWorkspace, rows * 2 * layout->angle_stride * sizeof(float));
+  set(kScores, Purpose::kWorkspace, uint64_t{options.threads} * 4 * layout->scores_stride * sizeof(float));
+  set(kKv, Purpose::kKvCache, uint64_t{units.Layers()} * options.kv_pages * layout->page_elements * 2);
+  if (units.head) {
+    set(kLogits, Purpose::kWorkspace, uint64_t{kGroupRows} * layout->vocab_stride * sizeof(float));
+    set(kSampling, Purpose::kWorkspace, SamplerScratch::Bytes(model.config.n_vocab));
+    set(kLogitsOut, Purpose::kStaging, uint64_t{kMaxLogitRows} * model.config.n_vocab * sizeof(float));
+    set(kTop, Purpose::kStaging, rows * kMaxTopLogprobs * sizeof(TokenLogprob));
+  } else {
+    set(kOutput, Purpose::kStaging, rows * model.config.n_embd * sizeof(float));
+  }
+}
+
+absl::Status CheckShape(const Model& model, const StageUnits& units, const StageOptions& options) {
+  if (units.layer_begin > units.layer_end || units.layer_end > model.config.n_layer) {
+    return InvalidArgument("layers [{}, {}) are not layers of a model with {}", units.layer_begin,
+                           units.layer_end, model.config.n_layer);
+  }
+  if (options.n_ctx == 0 || options.kv_pages == 0 || options.max_sequences == 0 || options.max_rows == 0 ||
+      options.threads == 0) {
+    return InvalidArgument("context {}, pages {}, sequences {}, rows {} and threads {} must all be positive",
+                           options.n_ctx, options.kv_pages, options.max_sequences, options.max_rows,
+                           options.threads);
+  }
+  if (options.n_ctx > (1u << 24) || options.kv_pages > (1u << 24) || options.max_sequences > (1u << 16) ||
+      options.max_rows > (1u << 16) || options.threads > 4096) {
+    return InvalidArgument("context {}, pages {}, sequences {}, rows {} or threads {} is absurd",
+                           options.n_ctx, options.kv_pages, options.max_sequences, options.max_rows,
+                           options.threads);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+PurposeBytes HostLayout::Bytes() const {
+  PurposeBytes bytes;
+  bytes[Purpose::kWeights] = LedgerBytes(weight_bytes) + LedgerBytes(mapped_bytes);
+  for (const PlannedBuffer& buffer : buffers) bytes[buffer.purpose] += buffer.bytes;
+  return bytes;
+}
+
+absl::StatusOr<HostLayout> LayOutHostStage(const Model& model, const StageUnits& units,
+                                           const StageOptions& options) {
+  SPILLWAY_RETURN_IF_ERROR(CheckShape(model, units, options));
+  HostLayout layout;
+  for (uint32_t i = units.layer_begin; i < units.layer_end; ++i) {
+    SPILLWAY_RETURN_IF_ERROR(PlaceLayer(model.layers[i], &layout));
+  }
+  if (units.head) {
+    SPILLWAY_RETURN_IF_ERROR(Place(model.output_norm, true, &layout, &layout.output_norm));
+    SPILLWAY_RETURN_IF_ERROR(Place(model.output, false, &layout, &layout.output));
+  }
+  if (units.embedding) layout.mapped_bytes = model.token_embd->bytes;
+  SetStrides(model, units, options, &layout);
+  SetBuffers(model, units, options, &layout);
+  return layout;
+}
+
+absl::StatusOr<PurposeBytes> HostStageBytes(const Model& model, const StageUnits& units,
+                                            const StageOptions& options) {
+  SPILLWAY_ASSIGN_OR_RETURN(const HostLayout layout, LayOutHostStage(model, units, options));
+  return layout.Bytes();
+}
+
+}  // namespace spillway::cpu

@@ -1,0 +1,96 @@
+// The memory of a host stage as data: every buffer with its purpose and size. The planner sums it, HostStage
+// allocates it; there is no other way a large byte comes into being (law 3).
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "engine/base/ledger.h"
+#include "engine/cpu/pack.h"
+#include "engine/model/config.h"
+#include "engine/stage/stage.h"
+
+namespace spillway::cpu {
+
+// A weight matrix or vector to be laid out: from which tensor, in which packing, at which offset of the
+// weight arena.
+struct PlannedTensor {
+  const GgufTensor* tensor = nullptr;  // nullptr: the model has none
+  Packing packing = Packing::kF32;     // of a matrix
+  bool vector = false;                 // widened to float32, padded with zeros to 16
+  uint32_t n_out = 0;                  // rows; 1 for vectors
+  uint32_t n_in = 0;                   // contiguous
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+// Order of a layer's tensors in HostLayout::layers.
+enum LayerSlot : size_t {
+  kAttnNorm,
+  kAttnQ,
+  kAttnK,
+  kAttnV,
+  kAttnOutput,
+  kAttnQBias,
+  kAttnKBias,
+  kAttnVBias,
+  kAttnOutputBias,
+  kAttnQNorm,
+  kAttnKNorm,
+  kFfnNorm,
+  kFfnGate,
+  kFfnUp,
+  kFfnDown,
+  kLayerSlots
+};
+
+// Work buffers, in elements of the type named.
+enum BufferSlot : size_t {
+  kResidual,   // f32 (max_rows, embd_stride): x
+  kInput,      // f32 (max_rows, input_stride): what a matrix product reads
+  kQkv,        // f32 (max_rows, qkv_stride): q, k, v side by side
+  kGate,       // f32 (max_rows, ff_stride)
+  kUp,         // f32 (max_rows, ff_stride)
+  kCodes,      // i8 (max_rows, code_stride)
+  kBlocks,     // ActivationBlock (max_rows, code_stride / 32)
+  kAngles,     // f32 (max_rows, 2, angle_stride): cos, sin
+  kScores,     // f32 (threads, 4, n_ctx padded to 32)
+  kLogits,     // f32 (16, vocab_stride); head only
+  kSampling,   // bytes; head only
+  kKv,         // f16 pages (layers, kv_pages, page)
+  kOutput,     // f32 (max_rows, n_embd); not on the head
+  kLogitsOut,  // f32 (kMaxLogitRows, n_vocab); head only
+  kTop,        // TokenLogprob (max_rows, 20); head only
+  kBufferSlots
+};
+
+struct PlannedBuffer {
+  Purpose purpose = Purpose::kActivations;
+  uint64_t bytes = 0;
+};
+
+struct HostLayout {
+  std::vector<std::array<PlannedTensor, kLayerSlots>> layers;
+  PlannedTensor output_norm;  // head only
+  PlannedTensor output;       // head only
+  uint64_t weight_bytes = 0;  // the arena of laid-out tensors
+  uint64_t mapped_bytes = 0;  // the embedding, read from the mapped model file
+  std::array<PlannedBuffer, kBufferSlots> buffers;
+
+  uint32_t embd_stride = 0, input_stride = 0, qkv_stride = 0, ff_stride = 0, code_stride = 0,
+           angle_stride = 0, vocab_stride = 0, scores_stride = 0;
+  // A page of one layer: keys (n_head_kv, head_dim, 32) then values (n_head_kv, 32, head_dim padded to 16),
+  // f16.
+  uint64_t page_elements = 0;
+
+  PurposeBytes Bytes() const;
+};
+
+// Unimplemented names a weight format or layer shape that the host backend cannot compute.
+absl::StatusOr<HostLayout> LayOutHostStage(const Model& model, const StageUnits& units,
+                                           const StageOptions& options);
+
+}  // namespace spillway::cpu

@@ -1,0 +1,100 @@
+// HostStage: the stage interface on CPU cores. Its forward pass is in host_forward.cc, stage by stage.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/base/ledger.h"
+#include "engine/base/thread_pool.h"
+#include "engine/cpu/host_layout.h"
+#include "engine/cpu/host_weights.h"
+#include "engine/cpu/kernels.h"
+#include "engine/sampling/sampler.h"
+#include "engine/stage/sequence_table.h"
+#include "engine/stage/stage.h"
+
+namespace spillway::cpu {
+
+class HostStage final : public Stage {
+ public:
+  HostStage(const Model& model, const StageUnits& units, const StageOptions& options, const Kernels& kernels,
+            HostLayout layout);
+  absl::Status Load(Ledger& ledger, const std::function<void(uint64_t)>& progress);
+
+  const StageUnits& units() const override { return units_; }
+  const StageOptions& options() const override { return options_; }
+  PurposeBytes Allocated() const override { return layout_.Bytes(); }
+  absl::Status Open(SequenceId sequence, const SequenceOptions& options) override;
+  absl::Status Fork(SequenceId source, SequenceId target, uint32_t tokens) override;
+  void Close(SequenceId sequence) override { sequences_.Close(sequence); }
+  void CloseAll() override { sequences_.CloseAll(); }
+  absl::Status Forward(const MicroBatch& batch, ForwardOutput* output) override;
+  uint32_t FreePages() const override { return sequences_.FreePages(); }
+
+ private:
+  // One row of the micro-batch: a position of a sequence.
+  struct Row {
+    const SequenceState* state;
+    uint32_t position;
+    uint32_t segment;
+    bool write;   // its key and value are stored (not on recompute)
+    bool wanted;  // the head computes it
+    bool logits;
+  };
+  // A matrix product of a parallel region.
+  struct Product {
+    const PackedMatrix* w;
+    float* y;
+    uint64_t y_stride;
+    const float* bias;
+    bool accumulate;
+  };
+
+  void PrepareRows(const MicroBatch& batch);
+  void LoadResidual(const MicroBatch& batch);
+  void Layer(uint32_t index);
+  void Attention(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index);
+  void RotateAndStore(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index);
+  void FeedForward(const LayerSpec& spec, const HostLayerWeights& weights);
+  void Head();
+  void HeadTile(const Row* const* rows, uint32_t count);
+  void SetAngles(uint32_t table);
+  void CopyPage(const PageCopy& copy);
+
+  // Norm of the residual of every row into the input buffer (n_embd columns), and int8 codes of it where
+  // needed.
+  void NormInput(const float* weight, float eps, bool quantize);
+  void QuantizeInput(uint32_t n);
+  void Multiply(std::span<const Product> products, uint32_t rows);
+  template <typename Body>
+  void ForRows(Body&& body);
+
+  float* Floats(BufferSlot slot) { return reinterpret_cast<float*>(buffers_[slot].data()); }
+  uint16_t* Page(uint32_t layer, uint32_t page);
+
+  const Model& model_;
+  const StageUnits units_;
+  const StageOptions options_;
+  const Kernels& kernels_;
+  const HostLayout layout_;
+  ThreadPool pool_;
+  Buffer arena_;
+  Buffer mapped_;
+  std::array<Buffer, kBufferSlots> buffers_;
+  HostWeights weights_;
+  QuantizedRows quantized_;
+  std::vector<std::vector<float>> frequency_tables_;  // one per distinct RoPE of the layers held
+  std::vector<uint32_t> layer_table_;                 // layer -> index into it
+  uint32_t angles_table_ = ~0u;                       // whose angles the buffer holds for the current rows
+  std::unique_ptr<SamplerScratch> sampler_;
+  SequenceTable sequences_;
+
+  // Of the current micro-batch; reserved once.
+  std::vector<SegmentResult> results_;
+  std::vector<Row> rows_;
+  std::vector<SampledRow> sampled_;
+  uint32_t logit_rows_ = 0;
+  uint64_t layer_steps_ = 0;
+};
+
+}  // namespace spillway::cpu

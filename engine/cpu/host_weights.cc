@@ -1,0 +1,73 @@
+#include "engine/cpu/host_weights.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+
+namespace spillway::cpu {
+namespace {
+
+void Fill(const PlannedTensor& planned, std::byte* arena) {
+  if (planned.tensor == nullptr) return;
+  std::byte* out = arena + planned.offset;
+  if (planned.vector) {
+    FormatOf(planned.tensor->type)
+        .dequantize(planned.tensor->data.data(), reinterpret_cast<float*>(out), planned.n_in);
+  } else {
+    PackMatrix(planned.tensor->type, planned.tensor->data, planned.n_out, planned.n_in, out);
+  }
+}
+
+// The laid-out copy is what is computed with; the file's pages would only count twice in the resident set.
+void ReleaseFilePages(const GgufTensor& tensor) {
+  static const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(tensor.data.data()) + page - 1) / page * page;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(tensor.data.data()) + tensor.data.size()) / page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+PackedMatrix MatrixView(const PlannedTensor& planned, const std::byte* arena) {
+  if (planned.tensor == nullptr || planned.vector) return {};
+  return PackedMatrix{planned.packing, planned.n_out, planned.n_in, arena + planned.offset,
+                      PackedGroupBytes(planned.packing, planned.n_in)};
+}
+
+const float* VectorView(const PlannedTensor& planned, const std::byte* arena) {
+  if (planned.tensor == nullptr || !planned.vector) return nullptr;
+  return reinterpret_cast<const float*>(arena + planned.offset);
+}
+
+}  // namespace
+
+HostWeights LoadHostWeights(const HostLayout& layout, std::byte* arena, ThreadPool& pool,
+                            const std::function<void(uint64_t)>& progress) {
+  HostWeights weights;
+  uint64_t done = 0;
+  const auto fill_all = [&](std::span<const PlannedTensor> tensors) {
+    std::atomic<size_t> next{0};
+    pool.Run([&](int) {
+      for (size_t i = next.fetch_add(1); i < tensors.size(); i = next.fetch_add(1)) Fill(tensors[i], arena);
+    });
+    for (const PlannedTensor& planned : tensors) {
+      if (planned.tensor != nullptr) ReleaseFilePages(*planned.tensor);
+      done += planned.bytes;
+    }
+    if (progress) progress(done);
+  };
+  for (const auto& slots : layout.layers) {
+    fill_all(slots);
+    HostLayerWeights& layer = weights.layers.emplace_back();
+    for (size_t slot = 0; slot < kLayerSlots; ++slot) {
+      layer.matrices[slot] = MatrixView(slots[slot], arena);
+      layer.vectors[slot] = VectorView(slots[slot], arena);
+    }
+  }
+  const std::array head = {layout.output_norm, layout.output};
+  fill_all(head);
+  weights.output_norm = VectorView(layout.output_norm, arena);
+  weights.output = MatrixView(layout.output, arena);
+  return weights;
+}
+
+}  // namespace spillway::cpu

@@ -1,0 +1,86 @@
+// The host backend's kernels: one table of functions per ISA level, all bit-identical (docs/numerics.md).
+// Each level is one translation unit compiled from the same bodies over its own 16-lane vector type.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "engine/cpu/host_stage.h"
+#include "engine/cpu/pack.h"
+
+namespace spillway::cpu {
+
+// Per 32 activations: x ~ scale * code.
+struct ActivationBlock {
+  float scale;       // amax / 127
+  float scaled_sum;  // scale * (sum of codes)
+  int32_t sum_low;   // codes 0..15
+  int32_t sum_high;  // codes 16..31
+};
+
+// Rows of activations quantized to int8; n_in is a multiple of 32.
+struct QuantizedRows {
+  int8_t* codes = nullptr;            // (rows, code_stride)
+  ActivationBlock* blocks = nullptr;  // (rows, code_stride / 32)
+  uint64_t code_stride = 0;
+};
+
+// y[r, o] (+)= sum_i w[o, i] x[r, i] (+ bias[o]); strides in floats, padded to 16; groups of w in [begin,
+// end).
+struct MatmulArgs {
+  const PackedMatrix* w = nullptr;
+  const float* x = nullptr;  // (rows, x_stride), for float weights
+  uint64_t x_stride = 0;
+  const QuantizedRows* quantized = nullptr;  // for quantized weights
+  uint32_t rows = 0;
+  float* y = nullptr;  // (rows, y_stride)
+  uint64_t y_stride = 0;
+  const float* bias = nullptr;  // (n_out padded to 16) or nullptr
+  bool accumulate = false;      // add to y (the residual)
+};
+
+// Attention of one row over positions [0, n_tokens) for `heads` query heads that share a key/value head.
+struct AttendArgs {
+  const float* q = nullptr;  // (heads, head_dim), rotated
+  uint32_t heads = 0;        // 1..4
+  uint32_t head_dim = 0;
+  uint32_t n_tokens = 0;
+  const uint32_t* pages = nullptr;    // page index of each 32 positions
+  const uint16_t* k_pages = nullptr;  // + page * page_stride: (head_dim, 32) f16
+  const uint16_t* v_pages = nullptr;  // + page * page_stride: (32, head_dim_padded) f16
+  uint64_t page_stride = 0;           // in elements
+  float scale = 1.0f;
+  float* scores = nullptr;  // scratch (heads, n_tokens padded to 32)
+  float* out = nullptr;     // (heads, head_dim)
+};
+
+struct Kernels {
+  Isa isa;
+  // out[i] = x[i] * (1 / sqrt(mean(x^2) + eps)) * weight[i]; n real elements, buffers padded with zeros
+  // to 16.
+  void (*rms_norm)(const float* x, const float* weight, float eps, uint32_t n, float* out);
+  // Row of n (multiple of 32) floats to int8 blocks.
+  void (*quantize)(const float* x, uint32_t n, int8_t* codes, ActivationBlock* blocks);
+  // out[i] = silu(gate[i]) * up[i] (or gelu_tanh); n padded to 16.
+  void (*silu_mul)(const float* gate, const float* up, uint32_t n, float* out);
+  void (*gelu_mul)(const float* gate, const float* up, uint32_t n, float* out);
+  void (*attend)(const AttendArgs& args);
+  // Writes one position's key (head_dim) into column `slot` of a K page, and its value into row `slot` of a V
+  // page.
+  void (*store_kv)(const float* k, const float* v, uint32_t head_dim, uint32_t slot, uint16_t* k_page,
+                   uint16_t* v_page);
+  std::array<void (*)(const MatmulArgs& args, uint32_t group_begin, uint32_t group_end), kPackings> matmul;
+};
+
+const Kernels& ScalarKernels();
+const Kernels& Avx2Kernels();  // call only where the machine has AVX2, FMA and F16C
+const Kernels& KernelsFor(Isa isa);
+bool MachineHas(Isa isa);
+
+// cos and sin of position * frequency for n frequencies, computed in double (own reduction and polynomial).
+void RopeAngles(uint32_t position, const float* frequencies, uint32_t n, float* cos_out, float* sin_out);
+
+constexpr uint32_t PadTo16(uint32_t n) { return (n + 15) / 16 * 16; }
+constexpr uint32_t PadTo32(uint32_t n) { return (n + 31) / 32 * 32; }
+
+}  // namespace spillway::cpu

@@ -1,0 +1,11 @@
+#include "engine/cpu/kernel_table.h"
+#include "engine/cpu/simd_scalar.h"
+
+namespace spillway::cpu {
+
+const Kernels& ScalarKernels() {
+  static const Kernels kernels = MakeKernels<ScalarSimd>(Isa::kScalar);
+  return kernels;
+}
+
+}  // namespace spillway::cpu

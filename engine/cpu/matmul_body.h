@@ -1,0 +1,208 @@
+// Bodies of the matrix products over a 16-lane type V. A lane is an output row; blocks are added in ascending
+// order to one accumulator, so the number of activation rows, threads and the ISA level cannot change a bit
+// (docs/numerics.md).
+#pragma once
+
+#include <cstdint>
+
+#include "engine/cpu/kernels.h"
+
+namespace spillway::cpu {
+
+// How a float matrix is read: element bytes and widening.
+template <class V>
+struct FloatF32 {
+  using Element = float;
+  static typename V::F Load(const Element* p) { return V::Load(p); }
+};
+template <class V>
+struct FloatF16 {
+  using Element = uint16_t;
+  static typename V::F Load(const Element* p) { return V::LoadF16(p); }
+};
+template <class V>
+struct FloatBf16 {
+  using Element = uint16_t;
+  static typename V::F Load(const Element* p) { return V::LoadBf16(p); }
+};
+
+// How a quantized record is added: kColumns columns and kBytes bytes for 16 rows, R activation rows at once.
+// acc = fma(dot, D * scale_r, acc), then the minimum: acc = fma(M, scaled_sum_r, acc).
+template <class V>
+struct RecordQ4Scale {  // D (q - 8)
+  static constexpr uint32_t kColumns = 32, kBytes = 288;
+  template <int R>
+  static void Add(const uint8_t* record, const int8_t* const (&a)[R], const ActivationBlock* const (&meta)[R],
+                  typename V::F (&acc)[R]) {
+    const auto d = V::LoadF16(reinterpret_cast<const uint16_t*>(record));
+    typename V::I dot[R] = {};
+    V::template Dot4<R>(record + 32, a, dot);
+    for (int r = 0; r < R; ++r) {
+      const auto centered = V::ToFloat(V::SubI(dot[r], 8 * (meta[r]->sum_low + meta[r]->sum_high)));
+      acc[r] = V::Fma(centered, V::Mul(d, V::Set1(meta[r]->scale)), acc[r]);
+    }
+  }
+};
+template <class V>
+struct RecordQ4ScaleMin {  // D q + M
+  static constexpr uint32_t kColumns = 32, kBytes = 320;
+  template <int R>
+  static void Add(const uint8_t* record, const int8_t* const (&a)[R], const ActivationBlock* const (&meta)[R],
+                  typename V::F (&acc)[R]) {
+    const auto d = V::LoadF16(reinterpret_cast<const uint16_t*>(record));
+    const auto m = V::LoadF16(reinterpret_cast<const uint16_t*>(record + 32));
+    typename V::I dot[R] = {};
+    V::template Dot4<R>(record + 64, a, dot);
+    for (int r = 0; r < R; ++r) {
+      acc[r] = V::Fma(V::ToFloat(dot[r]), V::Mul(d, V::Set1(meta[r]->scale)), acc[r]);
+      acc[r] = V::Fma(m, V::Set1(meta[r]->scaled_sum), acc[r]);
+    }
+  }
+};
+template <class V>
+struct RecordQ8Scale {  // D q
+  static constexpr uint32_t kColumns = 32, kBytes = 544;
+  template <int R>
+  static void Add(const uint8_t* record, const int8_t* const (&a)[R], const ActivationBlock* const (&meta)[R],
+                  typename V::F (&acc)[R]) {
+    const auto d = V::LoadF16(reinterpret_cast<const uint16_t*>(record));
+    typename V::I dot[R] = {};
+    V::template Dot8<R>(record + 32, a, dot);
+    for (int r = 0; r < R; ++r) {
+      acc[r] = V::Fma(V::ToFloat(dot[r]), V::Mul(d, V::Set1(meta[r]->scale)), acc[r]);
+    }
+  }
+};
+template <class V>
+struct RecordQ4K {  // per 32 columns: (d s) q - (dmin m); both products are exact in float32
+  static constexpr uint32_t kColumns = 256, kBytes = 64 + 8 * 288;
+  template <int R>
+  static void Add(const uint8_t* record, const int8_t* const (&a)[R], const ActivationBlock* const (&meta)[R],
+                  typename V::F (&acc)[R]) {
+    const auto d = V::LoadF16(reinterpret_cast<const uint16_t*>(record));
+    const auto dmin = V::LoadF16(reinterpret_cast<const uint16_t*>(record + 32));
+    for (uint32_t sub = 0; sub < 8; ++sub) {
+      const uint8_t* part = record + 64 + sub * 288;
+      const auto scale = V::Mul(d, V::ToFloat(V::LoadU8(part)));
+      const auto min = V::Mul(dmin, V::ToFloat(V::LoadU8(part + 16)));
+      const int8_t* block[R];
+      for (int r = 0; r < R; ++r) block[r] = a[r] + 32 * sub;
+      typename V::I dot[R] = {};
+      V::template Dot4<R>(part + 32, block, dot);
+      for (int r = 0; r < R; ++r) {
+        acc[r] = V::Fma(V::ToFloat(dot[r]), V::Mul(scale, V::Set1(meta[r][sub].scale)), acc[r]);
+        acc[r] = V::Fnma(min, V::Set1(meta[r][sub].scaled_sum), acc[r]);
+      }
+    }
+  }
+};
+template <class V>
+struct RecordQ6K {  // per 16 columns: d s (q - 32); the two halves of 32 columns are added as integers (<
+                    // 2^24)
+  static constexpr uint32_t kColumns = 256, kBytes = 32 + 8 * 416;
+  template <int R>
+  static void Add(const uint8_t* record, const int8_t* const (&a)[R], const ActivationBlock* const (&meta)[R],
+                  typename V::F (&acc)[R]) {
+    const auto d = V::LoadF16(reinterpret_cast<const uint16_t*>(record));
+    for (uint32_t sub = 0; sub < 8; ++sub) {
+      const uint8_t* part = record + 32 + sub * 416;
+      const auto scale_low = V::LoadI8(part);
+      const auto scale_high = V::LoadI8(part + 16);
+      const int8_t* block[R];
+      for (int r = 0; r < R; ++r) block[r] = a[r] + 32 * sub;
+      typename V::I low[R] = {}, high[R] = {};
+      V::template Dot6<R>(part + 32, block, low, high);
+      for (int r = 0; r < R; ++r) {
+        const auto sum = V::AddI(V::MulI(scale_low, V::SubI(low[r], 32 * meta[r][sub].sum_low)),
+                                 V::MulI(scale_high, V::SubI(high[r], 32 * meta[r][sub].sum_high)));
+        acc[r] = V::Fma(V::ToFloat(sum), V::Mul(d, V::Set1(meta[r][sub].scale)), acc[r]);
+      }
+    }
+  }
+};
+
+template <class V>
+struct MatmulBody {
+  using F = typename V::F;
+
+  static void Finish(const MatmulArgs& args, uint32_t row, uint32_t group, F sum) {
+    const uint64_t column = uint64_t{group} * kGroupRows;
+    if (args.bias != nullptr) sum = V::Add(sum, V::Load(args.bias + column));
+    float* y = args.y + row * args.y_stride + column;
+    if (args.accumulate) sum = V::Add(V::Load(y), sum);
+    V::Store(y, sum);
+  }
+
+  template <class Record, int R>
+  static void QuantizedTile(const MatmulArgs& args, uint32_t group, uint32_t row) {
+    const QuantizedRows& q = *args.quantized;
+    const auto* record = reinterpret_cast<const uint8_t*>(args.w->data) + group * args.w->group_bytes;
+    const int8_t* codes[R];
+    const ActivationBlock* meta[R];
+    F acc[R];
+    for (int r = 0; r < R; ++r) {
+      codes[r] = q.codes + (row + r) * q.code_stride;
+      meta[r] = q.blocks + (row + r) * (q.code_stride / kBlockColumns);
+      acc[r] = V::Zero();
+    }
+    for (uint32_t column = 0; column < args.w->n_in; column += Record::kColumns) {
+      Record::template Add<R>(record, codes, meta, acc);
+      record += Record::kBytes;
+      for (int r = 0; r < R; ++r) {
+        codes[r] += Record::kColumns;
+        meta[r] += Record::kColumns / kBlockColumns;
+      }
+    }
+    for (int r = 0; r < R; ++r) Finish(args, row + r, group, acc[r]);
+  }
+
+  template <class Record>
+  static void Quantized(const MatmulArgs& args, uint32_t group_begin, uint32_t group_end) {
+    for (uint32_t group = group_begin; group < group_end; ++group) {
+      uint32_t row = 0;
+      for (; row + 4 <= args.rows; row += 4) QuantizedTile<Record, 4>(args, group, row);
+      if (args.rows - row == 3) QuantizedTile<Record, 3>(args, group, row);
+      if (args.rows - row == 2) QuantizedTile<Record, 2>(args, group, row);
+      if (args.rows - row == 1) QuantizedTile<Record, 1>(args, group, row);
+    }
+  }
+
+  // Four partial sums by column mod 4, combined (0+1)+(2+3).
+  template <class Format, int R>
+  static void FloatTile(const MatmulArgs& args, uint32_t group, uint32_t row) {
+    const auto* w =
+        reinterpret_cast<const typename Format::Element*>(args.w->data + group * args.w->group_bytes);
+    const float* x[R];
+    F acc[R][4];
+    for (int r = 0; r < R; ++r) {
+      x[r] = args.x + (row + r) * args.x_stride;
+      for (int p = 0; p < 4; ++p) acc[r][p] = V::Zero();
+    }
+    const uint32_t n_in = args.w->n_in;
+    uint32_t column = 0;
+    for (; column + 4 <= n_in; column += 4) {
+      for (int p = 0; p < 4; ++p) {
+        const F weight = Format::Load(w + uint64_t{column + p} * kGroupRows);
+        for (int r = 0; r < R; ++r) acc[r][p] = V::Fma(weight, V::Set1(x[r][column + p]), acc[r][p]);
+      }
+    }
+    for (int p = 0; column < n_in; ++column, ++p) {
+      const F weight = Format::Load(w + uint64_t{column} * kGroupRows);
+      for (int r = 0; r < R; ++r) acc[r][p] = V::Fma(weight, V::Set1(x[r][column]), acc[r][p]);
+    }
+    for (int r = 0; r < R; ++r) {
+      Finish(args, row + r, group, V::Add(V::Add(acc[r][0], acc[r][1]), V::Add(acc[r][2], acc[r][3])));
+    }
+  }
+
+  template <class Format>
+  static void Float(const MatmulArgs& args, uint32_t group_begin, uint32_t group_end) {
+    for (uint32_t group = group_begin; group < group_end; ++group) {
+      uint32_t row = 0;
+      for (; row + 2 <= args.rows; row += 2) FloatTile<Format, 2>(args, group, row);
+      if (row < args.rows) FloatTile<Format, 1>(args, group, row);
+    }
+  }
+};
+
+}  // namespace spillway::cpu

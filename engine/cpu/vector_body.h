@@ -1,0 +1,185 @@
+// Bodies of the vector kernels over a 16-lane type V (ScalarSimd, Avx2Simd, ...). Included once per ISA
+// level; the order of every float operation here is the text of docs/numerics.md.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "engine/cpu/kernels.h"
+
+namespace spillway::cpu {
+
+template <class V>
+struct VectorBody {
+  using F = typename V::F;
+
+  // e^x for 16 lanes. Cody-Waite reduction by ln 2 in two parts, degree-6 polynomial in Horner form, scaled
+  // by 2^n. Taylor's coefficients: on |r| <= ln(2)/2 the first term left out is r^7/5040 < 1.2e-7, about one
+  // ulp.
+  static F Exp(F x) {
+    x = V::Min(V::Max(x, V::Set1(-87.0f)), V::Set1(88.0f));
+    const F n = V::Round(V::Mul(x, V::Set1(1.44269504f)));
+    F r = V::Fma(n, V::Set1(-0.693359375f), x);
+    r = V::Fma(n, V::Set1(2.12194440e-4f), r);
+    F p = V::Set1(1.38888889e-3f);
+    p = V::Fma(p, r, V::Set1(8.33333333e-3f));
+    p = V::Fma(p, r, V::Set1(4.16666667e-2f));
+    p = V::Fma(p, r, V::Set1(1.66666667e-1f));
+    p = V::Fma(p, r, V::Set1(0.5f));
+    p = V::Fma(p, r, V::Set1(1.0f));
+    p = V::Fma(p, r, V::Set1(1.0f));
+    return V::Mul(p, V::Pow2(n));
+  }
+
+  static void RmsNorm(const float* x, const float* weight, float eps, uint32_t n, float* out) {
+    const uint32_t padded = PadTo16(n);
+    F squares = V::Zero();
+    for (uint32_t i = 0; i < padded; i += 16) {
+      const F v = V::Load(x + i);
+      squares = V::Fma(v, v, squares);
+    }
+    const float scale = 1.0f / std::sqrt(V::Sum(squares) / static_cast<float>(n) + eps);
+    const F scales = V::Set1(scale);
+    for (uint32_t i = 0; i < padded; i += 16) {
+      V::Store(out + i, V::Mul(V::Mul(V::Load(x + i), scales), V::Load(weight + i)));
+    }
+  }
+
+  static void Quantize(const float* x, uint32_t n, int8_t* codes, ActivationBlock* blocks) {
+    for (uint32_t i = 0; i < n; i += 32, ++blocks) {
+      const F low = V::Load(x + i);
+      const F high = V::Load(x + i + 16);
+      const float largest = V::MaxOf(V::Max(V::Abs(low), V::Abs(high)));
+      const float inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
+      V::StoreI8(codes + i, V::Mul(low, V::Set1(inverse)));
+      V::StoreI8(codes + i + 16, V::Mul(high, V::Set1(inverse)));
+      blocks->scale = largest / 127.0f;
+      blocks->sum_low = V::SumI8(codes + i);
+      blocks->sum_high = V::SumI8(codes + i + 16);
+      blocks->scaled_sum = blocks->scale * static_cast<float>(blocks->sum_low + blocks->sum_high);
+    }
+  }
+
+  // silu(g) * u with silu(g) = g / (1 + e^-g).
+  static void SiluMul(const float* gate, const float* up, uint32_t n, float* out) {
+    const F one = V::Set1(1.0f);
+    for (uint32_t i = 0; i < n; i += 16) {
+      const F g = V::Load(gate + i);
+      const F silu = V::Div(g, V::Add(one, Exp(V::Sub(V::Zero(), g))));
+      V::Store(out + i, V::Mul(silu, V::Load(up + i)));
+    }
+  }
+
+  // gelu(g) * u, tanh form, as g * sigmoid(2 * sqrt(2/pi) * (g + 0.044715 g^3)).
+  static void GeluMul(const float* gate, const float* up, uint32_t n, float* out) {
+    const F one = V::Set1(1.0f);
+    for (uint32_t i = 0; i < n; i += 16) {
+      const F g = V::Load(gate + i);
+      const F cube = V::Mul(V::Mul(g, g), V::Mul(g, V::Set1(0.044715f)));
+      const F inner = V::Mul(V::Set1(1.59576912f), V::Add(g, cube));
+      const F gelu = V::Div(g, V::Add(one, Exp(V::Sub(V::Zero(), inner))));
+      V::Store(out + i, V::Mul(gelu, V::Load(up + i)));
+    }
+  }
+
+  static void StoreKv(const float* k, const float* v, uint32_t head_dim, uint32_t slot, uint16_t* k_page,
+                      uint16_t* v_page) {
+    const uint32_t padded = PadTo16(head_dim);
+    alignas(64) uint16_t halves[16];
+    for (uint32_t d = 0; d < head_dim; d += 16) {
+      const uint32_t count = std::min(16u, head_dim - d);
+      alignas(64) float part[16] = {};
+      std::copy_n(k + d, count, part);
+      V::StoreF16(halves, V::Load(part));
+      for (uint32_t i = 0; i < count; ++i) k_page[(d + i) * kPageTokens + slot] = halves[i];
+      std::copy_n(v + d, count, part);
+      V::StoreF16(v_page + uint64_t{slot} * padded + d, V::Load(part));
+    }
+  }
+
+  // One row, G query heads of one key/value head: each cached key and value is converted once for all G.
+  template <int G>
+  static void AttendHeads(const AttendArgs& args) {
+    const uint32_t padded_tokens = PagesFor(args.n_tokens) * kPageTokens;
+    Scores<G>(args, padded_tokens);
+    for (int h = 0; h < G; ++h) Softmax(args, h, padded_tokens);
+    WeightedValues<G>(args, padded_tokens);
+  }
+
+  // scores[h, t] = scale * sum_d q[h, d] k[d, t], d ascending in one chain; lanes are positions.
+  template <int G>
+  static void Scores(const AttendArgs& args, uint32_t padded_tokens) {
+    const F scale = V::Set1(args.scale);
+    for (uint32_t t = 0; t < padded_tokens; t += 16) {
+      const uint16_t* k = args.k_pages + args.pages[t / kPageTokens] * args.page_stride + t % kPageTokens;
+      F sum[G];
+      for (int h = 0; h < G; ++h) sum[h] = V::Zero();
+      for (uint32_t d = 0; d < args.head_dim; ++d) {
+        const F key = V::LoadF16(k + d * kPageTokens);
+        for (int h = 0; h < G; ++h) sum[h] = V::Fma(V::Set1(args.q[h * args.head_dim + d]), key, sum[h]);
+      }
+      for (int h = 0; h < G; ++h) V::Store(args.scores + h * padded_tokens + t, V::Mul(sum[h], scale));
+    }
+  }
+
+  // In place: e^(s - max), and its sum over 16 lanes; positions past n_tokens count as zero. Divides at the
+  // end of the weighted sum, so the weights stay unnormalised: the inverse is left behind the last score.
+  static void Softmax(const AttendArgs& args, int h, uint32_t padded_tokens) {
+    float* scores = args.scores + uint64_t{static_cast<uint32_t>(h)} * padded_tokens;
+    for (uint32_t t = args.n_tokens; t < padded_tokens; ++t) scores[t] = -3.0e38f;
+    F largest = V::Load(scores);
+    for (uint32_t t = 16; t < padded_tokens; t += 16) largest = V::Max(largest, V::Load(scores + t));
+    const F shift = V::Set1(V::MaxOf(largest));
+    for (uint32_t t = 0; t < padded_tokens; t += 16)
+      V::Store(scores + t, Exp(V::Sub(V::Load(scores + t), shift)));
+    for (uint32_t t = args.n_tokens; t < padded_tokens; ++t) scores[t] = 0.0f;
+  }
+
+  // out[h, d] = (sum_t p[h, t] v[t, d]) / sum_t p[h, t], t ascending in one chain; lanes are dimensions.
+  template <int G>
+  static void WeightedValues(const AttendArgs& args, uint32_t padded_tokens) {
+    const uint32_t padded_dim = PadTo16(args.head_dim);
+    F inverse[G];
+    for (int h = 0; h < G; ++h) {
+      F total = V::Zero();
+      const float* scores = args.scores + uint64_t{static_cast<uint32_t>(h)} * padded_tokens;
+      for (uint32_t t = 0; t < padded_tokens; t += 16) total = V::Add(total, V::Load(scores + t));
+      inverse[h] = V::Set1(1.0f / V::Sum(total));
+    }
+    for (uint32_t d = 0; d < args.head_dim; d += 16) {
+      F sum[G];
+      for (int h = 0; h < G; ++h) sum[h] = V::Zero();
+      for (uint32_t page = 0; page * kPageTokens < args.n_tokens; ++page) {
+        const uint16_t* v = args.v_pages + args.pages[page] * args.page_stride + d;
+        const uint32_t begin = page * kPageTokens;
+        const uint32_t end = std::min(begin + kPageTokens, args.n_tokens);
+        for (uint32_t t = begin; t < end; ++t, v += padded_dim) {
+          const F value = V::LoadF16(v);
+          for (int h = 0; h < G; ++h)
+            sum[h] = V::Fma(V::Set1(args.scores[h * padded_tokens + t]), value, sum[h]);
+        }
+      }
+      for (int h = 0; h < G; ++h) {
+        alignas(64) float part[16];
+        V::Store(part, V::Mul(sum[h], inverse[h]));
+        std::copy_n(part, std::min(16u, args.head_dim - d), args.out + h * args.head_dim + d);
+      }
+    }
+  }
+
+  static void Attend(const AttendArgs& args) {
+    switch (args.heads) {
+      case 1:
+        return AttendHeads<1>(args);
+      case 2:
+        return AttendHeads<2>(args);
+      case 3:
+        return AttendHeads<3>(args);
+      default:
+        return AttendHeads<4>(args);
+    }
+  }
+};
+
+}  // namespace spillway::cpu
