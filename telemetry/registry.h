@@ -1,5 +1,5 @@
-// Owns a process's metrics and serves them with its health over a small HTTP listener: /metrics, /healthz, /readyz and
-// pages that are added. The only folder that knows prometheus-cpp.
+// Owns a process's metrics and serves them with its health over a small HTTP listener: /metrics, /healthz,
+// /readyz and pages that are added. The only folder that knows prometheus-cpp.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -35,7 +35,8 @@ struct HttpPage {
   std::string body;
 };
 
-// GET only, one thread, bounded request size and time per connection, 64 connections at most. Loopback by default.
+// GET only, one thread, bounded request size and time per connection, 64 connections at most. Loopback by
+// default.
 class HealthServer {
  public:
   // address "127.0.0.1:9560"; port 0 = any. Unavailable naming the address when it is in use.

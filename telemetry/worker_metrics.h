@@ -18,17 +18,18 @@ class WorkerMetrics {
   WorkerMetrics(Registry& registry, const std::string& role, const std::string& device);
   ~WorkerMetrics();
 
-  void StageCompute(std::string_view phase, double seconds, uint32_t rows);  // also busy seconds and batch histogram
+  void StageCompute(std::string_view phase, double seconds,
+                    uint32_t rows);  // also busy seconds and batch histogram
   void SetInflight(double count);
   void SetKvCache(uint64_t pages_used, uint64_t pages_total);
   void SetMemory(const PurposeBytes& allocated, uint64_t budget_bytes);
   void SetLayers(double planned, double loaded);
-  void LayerSteps(uint64_t steps);                       // executed on this device
+  void LayerSteps(uint64_t steps);  // executed on this device
   void AllocationFailures(uint64_t total);
-  void SetState(std::string_view state);                 // starting | loading | ready | degraded | draining
-  void SetFallback(std::string_view cause, std::string_view extent);   // "" = none
-  void SetModel(std::string_view name, std::string_view architecture, std::string_view quantization, uint32_t layers,
-                uint32_t context);
+  void SetState(std::string_view state);  // starting | loading | ready | degraded | draining
+  void SetFallback(std::string_view cause, std::string_view extent);  // "" = none
+  void SetModel(std::string_view name, std::string_view architecture, std::string_view quantization,
+                uint32_t layers, uint32_t context);
   void WeightBytesRead(uint64_t bytes);
 
  private:
