@@ -1,0 +1,137 @@
+// See token_scheduler.h.
+#include "gateway/scheduler/token_scheduler.h"
+
+#include <utility>
+
+#include "engine/base/status.h"
+
+namespace spillway::gateway {
+
+TokenScheduler::TokenScheduler(const SchedulerOptions& options, std::vector<StageEndpoint> stages,
+                               telemetry::GatewayMetrics* metrics)
+    : options_(options),
+      limits_(LimitsOf(stages)),
+      metrics_(metrics),
+      core_(options, std::move(stages), metrics),
+      why_not_ready_(core_.WhyNotReady()),
+      thread_([this] { Run(); }) {}
+
+TokenScheduler::~TokenScheduler() { Shutdown(std::chrono::milliseconds(0)); }
+
+absl::Status TokenScheduler::Reject(const char* reason, absl::Status status) {
+  if (metrics_ != nullptr) metrics_->Rejected(reason);
+  return status;
+}
+
+absl::StatusOr<RequestId> TokenScheduler::Submit(GenerationRequest request, EventSink sink) {
+  const bool too_large = request.prompt.size() >= limits_.context;
+  absl::Status valid = ValidateRequest(request, limits_, options_.n_vocab);
+  if (!valid.ok()) return too_large ? Reject("too_large", std::move(valid)) : valid;
+  const std::lock_guard lock(mutex_);
+  if (draining_) return Reject("draining", Unavailable("the gateway is shutting down"));
+  if (!why_not_ready_.empty()) return Reject("no_worker", Unavailable("{}; retry", why_not_ready_));
+  if (queued_ >= options_.max_queue) {
+    return Reject("queue_full", ResourceExhausted("{} requests are waiting, the queue holds {}: retry later",
+                                                  queued_, options_.max_queue));
+  }
+  ++queued_;
+  ++inbox_submits_;
+  const RequestId id = next_request_++;
+  inbox_.push_back(SubmitEvent{id, std::move(request), std::move(sink)});
+  wake_.notify_one();
+  return id;
+}
+
+void TokenScheduler::Cancel(RequestId id) { PostEvent(CancelEvent{id}); }
+
+void TokenScheduler::Post(StageEvent event) { PostEvent(std::move(event)); }
+
+void TokenScheduler::PostEvent(Event event) {
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return;
+  inbox_.push_back(std::move(event));
+  wake_.notify_one();
+}
+
+bool TokenScheduler::Ready(std::string* why_not) const {
+  const std::lock_guard lock(mutex_);
+  const std::string why = draining_ ? "the gateway is shutting down" : why_not_ready_;
+  if (why_not != nullptr) *why_not = why;
+  return why.empty();
+}
+
+SchedulerStatus TokenScheduler::Status() const {
+  const TimePoint now = std::chrono::steady_clock::now();
+  SchedulerStatus status;
+  {
+    const std::lock_guard lock(mutex_);
+    status = status_;
+    status.waiting = queued_;
+  }
+  status.tokens_per_second = core_.hops().TokensPerSecond(now);
+  for (uint32_t i = 0; i < core_.stages(); ++i)
+    status.decode_hops.push_back(core_.hops().DecodeMeans(i, now));
+  return status;
+}
+
+void TokenScheduler::Handle(Event event, TimePoint now) {
+  if (auto* submit = std::get_if<SubmitEvent>(&event)) {
+    core_.Submit(submit->id, std::move(submit->request), std::move(submit->sink), now);
+  } else if (const auto* cancel = std::get_if<CancelEvent>(&event)) {
+    core_.Cancel(cancel->id, now);
+  } else if (auto* stage = std::get_if<StageEvent>(&event)) {
+    core_.OnStage(std::move(*stage), now);
+  } else {
+    core_.CancelAll(Unavailable("the gateway is shutting down"), now);
+  }
+}
+
+void TokenScheduler::PublishLocked() {
+  queued_ = core_.waiting() + inbox_submits_;
+  status_.running = core_.running();
+  status_.prompt_tokens = core_.prompt_tokens();
+  status_.generated_tokens = core_.generated_tokens();
+  why_not_ready_ = core_.WhyNotReady();
+  published_.notify_all();
+}
+
+void TokenScheduler::Run() {
+  std::vector<Event> events;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const TimePoint deadline = core_.NextDeadline();
+    const auto woken = [this] { return !inbox_.empty() || stopping_; };
+    if (deadline == TimePoint::max()) {
+      wake_.wait(lock, woken);
+    } else {
+      wake_.wait_until(lock, deadline, woken);
+    }
+    if (stopping_ && inbox_.empty()) return;
+    events.clear();
+    events.swap(inbox_);
+    inbox_submits_ = 0;
+    lock.unlock();
+
+    const TimePoint now = std::chrono::steady_clock::now();
+    for (Event& event : events) Handle(std::move(event), now);
+    core_.CheckDeadlines(now);
+    core_.Turn(now);
+
+    lock.lock();
+    PublishLocked();
+  }
+}
+
+void TokenScheduler::Shutdown(std::chrono::milliseconds grace) {
+  {
+    std::unique_lock lock(mutex_);
+    draining_ = true;
+    const auto idle = [this] { return inbox_.empty() && queued_ == 0 && status_.running == 0; };
+    if (!stopping_ && !published_.wait_for(lock, grace, idle)) inbox_.push_back(CancelAllEvent{});
+    stopping_ = true;
+    wake_.notify_one();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace spillway::gateway
