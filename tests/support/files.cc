@@ -18,6 +18,14 @@ std::optional<std::filesystem::path> CasesDir() {
   return path;
 }
 
+std::optional<std::filesystem::path> SmolLm2Path() {
+  const char* named = std::getenv("SPILLWAY_SMOLLM2");
+  const std::filesystem::path path = named != nullptr ? named : "models/SmolLM2-135M-Instruct.Q4_1.gguf";
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
+  return path;
+}
+
 TempDir::TempDir() {
   std::string name = ::testing::TempDir() + "/spillway-XXXXXX";
   if (mkdtemp(name.data()) == nullptr) {

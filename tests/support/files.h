@@ -18,6 +18,12 @@ std::optional<std::filesystem::path> CasesDir();
 inline constexpr std::string_view kNoCases =
     "no golden cases: neither $SPILLWAY_CASES nor ../shared/cases is a folder";
 
+// The real model SmolLM2-135M-Instruct Q4_1: $SPILLWAY_SMOLLM2, else where quickstart.sh puts it; nullopt
+// when absent.
+std::optional<std::filesystem::path> SmolLm2Path();
+inline constexpr std::string_view kNoSmolLm2 =
+    "no SmolLM2: neither $SPILLWAY_SMOLLM2 nor models/SmolLM2-135M-Instruct.Q4_1.gguf is a file";
+
 // A scratch folder that is removed with all it holds.
 class TempDir {
  public:
