@@ -1,5 +1,5 @@
-// A model as data: what each layer computes and which tensors it computes it with. Architectures are rows of a table in
-// config.cc; the forward passes (ref/, cpu/) read LayerSpec and never ask for an architecture's name.
+// A model as data: what each layer computes and which tensors it computes it with. Architectures are rows of
+// a table in architecture.cc; the forward passes (ref/, cpu/) read LayerSpec and never ask for a name.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -23,9 +23,9 @@ enum class Activation : uint8_t { kSilu, kGeluTanh };
 
 struct RopeSpec {
   RopeKind kind = RopeKind::kNorm;
-  uint32_t n_rot = 0;          // rotated dimensions of a head, even
+  uint32_t n_rot = 0;  // rotated dimensions of a head, even
   float freq_base = 10000.0f;
-  float freq_scale = 1.0f;     // linear scaling: 1 / factor
+  float freq_scale = 1.0f;  // linear scaling: 1 / factor
 };
 
 struct LayerSpec {
@@ -36,7 +36,7 @@ struct LayerSpec {
   float norm_eps = 1e-5f;
   float attention_scale = 0.0f;  // multiplies q.k
   RopeSpec rope;
-  bool qk_norm = false;          // RMSNorm of every q and k head before RoPE
+  bool qk_norm = false;  // RMSNorm of every q and k head before RoPE
   Activation activation = Activation::kSilu;
 };
 
@@ -66,31 +66,33 @@ struct ModelConfig {
   uint32_t n_embd = 0;
   uint32_t n_vocab = 0;
   uint32_t n_ctx_train = 0;
-  float norm_eps = 1e-5f;    // of the final norm
+  float norm_eps = 1e-5f;  // of the final norm
   std::vector<LayerSpec> layers;
 };
 
-// An opened model: the file, its config and its tensors, every shape checked. Immutable, shared by stages by reference.
+// An opened model: the file, its config and its tensors, every shape checked. Immutable, shared by stages by
+// reference.
 struct Model {
   std::unique_ptr<GgufFile> file;
   ModelConfig config;
   const GgufTensor* token_embd = nullptr;   // (n_vocab, n_embd)
   const GgufTensor* output_norm = nullptr;  // (n_embd)
   const GgufTensor* output = nullptr;       // (n_vocab, n_embd); == token_embd when the head is tied
-  const GgufTensor* rope_freqs = nullptr;   // (n_rot / 2) divisors of the frequencies, F32; nullptr when absent
+  const GgufTensor* rope_freqs = nullptr;   // (n_rot / 2) divisors of the frequencies, F32; optional
   std::vector<LayerTensors> layers;
 
   bool TiedHead() const { return output == token_embd; }
 };
 
-// Opens and checks a model. Unimplemented names an unknown architecture and lists the supported ones; InvalidArgument
-// names a missing tensor or key, or a shape that does not fit.
+// Opens and checks a model. Unimplemented names an unknown architecture and lists the supported ones;
+// InvalidArgument names a missing tensor or key, or a shape that does not fit.
 absl::StatusOr<Model> LoadModel(const std::string& path);
 // Same on a file already opened (takes it over).
 absl::StatusOr<Model> LoadModel(std::unique_ptr<GgufFile> file);
 
 // RoPE's angular frequency of each rotated pair, float64 then rounded once: (n_rot / 2) values of
-// freq_scale * freq_base^(-2i/n_rot) / rope_freqs[i]. Source: Su et al., RoFormer; llama3 divisors from the file.
+// freq_scale * freq_base^(-2i/n_rot) / rope_freqs[i]. Source: Su et al., RoFormer; llama3 divisors from the
+// file.
 std::vector<float> RopeFrequencies(const Model& model, const LayerSpec& layer);
 
 }  // namespace spillway
