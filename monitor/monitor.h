@@ -1,0 +1,45 @@
+// The monitor put together: polls, judges, logs transitions, exports metrics, serves the status page.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+
+#include "device/files.h"
+#include "monitor/options.h"
+#include "monitor/page/board.h"
+#include "monitor/poller.h"
+#include "monitor/watch_state.h"
+#include "telemetry/monitor_metrics.h"
+#include "telemetry/registry.h"
+
+namespace spillway::monitor {
+
+// Rounds are confined to one thread; pages are served on the listener's.
+class Monitor {
+ public:
+  // Opens the listener and writes the port file. Unavailable when the address is in use.
+  static absl::StatusOr<std::unique_ptr<Monitor>> Start(const Options& options, const device::Root& root);
+  ~Monitor();
+
+  void Round();
+  uint16_t port() const { return health_->port(); }
+
+ private:
+  Monitor(const Options& options, const device::Root& root);
+
+  const Options options_;
+  const device::Root root_;
+  telemetry::Registry registry_;
+  telemetry::MonitorMetrics metrics_;
+  Poller poller_;
+  WatchState state_;
+  v1::ClusterStatus cluster_;  // the last one that came
+  BoardHolder board_;
+  std::atomic<bool> asked_{false};                   // a first round is done
+  std::unique_ptr<telemetry::HealthServer> health_;  // last: its thread reads the members above
+};
+
+}  // namespace spillway::monitor
