@@ -62,6 +62,8 @@ class Buffer {
 
  private:
   friend class Ledger;
+  void Free();
+
   Ledger* ledger_ = nullptr;
   Purpose purpose_ = Purpose::kWeights;
   std::byte* data_ = nullptr;
@@ -87,7 +89,7 @@ class Ledger {
 
  private:
   friend class Buffer;
-  absl::Status Reserve(Purpose purpose, uint64_t booked, std::string_view what);
+  absl::Status Reserve(Purpose purpose, uint64_t bytes, std::string_view what);
   void Release(Purpose purpose, uint64_t booked);
 
   const uint64_t budget_bytes_;

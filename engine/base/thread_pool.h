@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace spillway {
@@ -28,8 +29,9 @@ class ThreadPool {
       body(0);
       return;
     }
-    Start([](void* context, int thread) { (*static_cast<std::remove_reference_t<Body>*>(context))(thread); },
-          &body);
+    using Callable = std::remove_reference_t<Body>;
+    Start([](void* context, int thread) { (*static_cast<Callable*>(context))(thread); },
+          const_cast<void*>(static_cast<const void*>(&body)));
   }
 
   // Splits [0, count) into one contiguous range per thread: body(begin, end, thread); empty ranges are not
