@@ -10,12 +10,16 @@
 
 namespace spillway::cpu {
 
-// Per 32 activations: x ~ scale * code.
+// Per 32 activations: x ~ scale * code, but for the largest one, which is kept exactly: its code is 0. On
+// SmolLM2 that one exact value cuts the median log-probability error from 0.069 to 0.025 (two more bits for
+// all would give 0.017).
 struct ActivationBlock {
-  float scale;       // amax / 127
-  float scaled_sum;  // scale * (sum of codes)
+  float scale;       // (second largest magnitude) / 127
+  float total;       // scale * (sum of codes) + outlier: the block's sum, which minimums multiply
   int32_t sum_low;   // codes 0..15
   int32_t sum_high;  // codes 16..31
+  float outlier;     // x[column]
+  int32_t column;    // 0..31, the first of the largest magnitude
 };
 
 // Rows of activations quantized to int8; n_in is a multiple of 32.

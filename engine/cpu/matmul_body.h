@@ -27,7 +27,14 @@ struct FloatBf16 {
 };
 
 // How a quantized record is added: kColumns columns and kBytes bytes for 16 rows, R activation rows at once.
-// acc = fma(dot, D * scale_r, acc), then the minimum: acc = fma(M, scaled_sum_r, acc).
+// Per block of 32: u = fma(outlier, code[column], scale * dot); acc = fma(D, u, acc); with minimums acc =
+// fma(M, total, acc).
+template <class V>
+typename V::F BlockSum(typename V::I dot, typename V::I outlier_code, const ActivationBlock& block) {
+  return V::Fma(V::Set1(block.outlier), V::ToFloat(outlier_code),
+                V::Mul(V::Set1(block.scale), V::ToFloat(dot)));
+}
+
 template <class V>
 struct RecordQ4Scale {  // D (q - 8)
   static constexpr uint32_t kColumns = 32, kBytes = 288;
@@ -38,8 +45,9 @@ struct RecordQ4Scale {  // D (q - 8)
     typename V::I dot[R] = {};
     V::template Dot4<R>(record + 32, a, dot);
     for (int r = 0; r < R; ++r) {
-      const auto centered = V::ToFloat(V::SubI(dot[r], 8 * (meta[r]->sum_low + meta[r]->sum_high)));
-      acc[r] = V::Fma(centered, V::Mul(d, V::Set1(meta[r]->scale)), acc[r]);
+      const auto centered = V::SubI(dot[r], 8 * (meta[r]->sum_low + meta[r]->sum_high));
+      const auto code = V::SubI(V::Column4(record + 32, meta[r]->column), 8);
+      acc[r] = V::Fma(d, BlockSum<V>(centered, code, *meta[r]), acc[r]);
     }
   }
 };
@@ -54,8 +62,8 @@ struct RecordQ4ScaleMin {  // D q + M
     typename V::I dot[R] = {};
     V::template Dot4<R>(record + 64, a, dot);
     for (int r = 0; r < R; ++r) {
-      acc[r] = V::Fma(V::ToFloat(dot[r]), V::Mul(d, V::Set1(meta[r]->scale)), acc[r]);
-      acc[r] = V::Fma(m, V::Set1(meta[r]->scaled_sum), acc[r]);
+      acc[r] = V::Fma(d, BlockSum<V>(dot[r], V::Column4(record + 64, meta[r]->column), *meta[r]), acc[r]);
+      acc[r] = V::Fma(m, V::Set1(meta[r]->total), acc[r]);
     }
   }
 };
@@ -69,7 +77,7 @@ struct RecordQ8Scale {  // D q
     typename V::I dot[R] = {};
     V::template Dot8<R>(record + 32, a, dot);
     for (int r = 0; r < R; ++r) {
-      acc[r] = V::Fma(V::ToFloat(dot[r]), V::Mul(d, V::Set1(meta[r]->scale)), acc[r]);
+      acc[r] = V::Fma(d, BlockSum<V>(dot[r], V::Column8(record + 32, meta[r]->column), *meta[r]), acc[r]);
     }
   }
 };
@@ -90,8 +98,9 @@ struct RecordQ4K {  // per 32 columns: (d s) q - (dmin m); both products are exa
       typename V::I dot[R] = {};
       V::template Dot4<R>(part + 32, block, dot);
       for (int r = 0; r < R; ++r) {
-        acc[r] = V::Fma(V::ToFloat(dot[r]), V::Mul(scale, V::Set1(meta[r][sub].scale)), acc[r]);
-        acc[r] = V::Fnma(min, V::Set1(meta[r][sub].scaled_sum), acc[r]);
+        const ActivationBlock& m = meta[r][sub];
+        acc[r] = V::Fma(scale, BlockSum<V>(dot[r], V::Column4(part + 32, m.column), m), acc[r]);
+        acc[r] = V::Fnma(min, V::Set1(m.total), acc[r]);
       }
     }
   }
@@ -113,9 +122,12 @@ struct RecordQ6K {  // per 16 columns: d s (q - 32); the two halves of 32 column
       typename V::I low[R] = {}, high[R] = {};
       V::template Dot6<R>(part + 32, block, low, high);
       for (int r = 0; r < R; ++r) {
-        const auto sum = V::AddI(V::MulI(scale_low, V::SubI(low[r], 32 * meta[r][sub].sum_low)),
-                                 V::MulI(scale_high, V::SubI(high[r], 32 * meta[r][sub].sum_high)));
-        acc[r] = V::Fma(V::ToFloat(sum), V::Mul(d, V::Set1(meta[r][sub].scale)), acc[r]);
+        const ActivationBlock& m = meta[r][sub];
+        const auto sum = V::AddI(V::MulI(scale_low, V::SubI(low[r], 32 * m.sum_low)),
+                                 V::MulI(scale_high, V::SubI(high[r], 32 * m.sum_high)));
+        const auto code =
+            V::MulI(m.column < 16 ? scale_low : scale_high, V::SubI(V::Column6(part + 32, m.column), 32));
+        acc[r] = V::Fma(d, BlockSum<V>(sum, code, m), acc[r]);
       }
     }
   }

@@ -106,6 +106,38 @@ struct Avx2Simd {
     return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xB1)));
   }
 
+  static int FirstEqual(F x, F y, float value) {
+    const __m256 all = _mm256_set1_ps(value);
+    const auto mask = [all](__m256 v) {
+      return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(v, all, _CMP_EQ_OQ)));
+    };
+    const uint32_t bits = mask(x.a) | mask(x.b) << 8 | mask(y.a) << 16 | mask(y.b) << 24;
+    return bits == 0 ? 0 : __builtin_ctz(bits);
+  }
+
+  // Every row's byte stands in its own 32-bit lane: shift it down and mask.
+  static I Field(const uint8_t* chunk, int shift, int mask) {
+    const __m128i count = _mm_cvtsi32_si128(shift);
+    const __m256i keep = _mm256_set1_epi32(mask);
+    return {_mm256_and_si256(_mm256_srl_epi32(Load256(chunk), count), keep),
+            _mm256_and_si256(_mm256_srl_epi32(Load256(chunk + 32), count), keep)};
+  }
+  static I Column4(const uint8_t* codes, int column) {
+    return Field(codes + 64 * (column % 16 / 4), 8 * (column % 4) + (column < 16 ? 0 : 4), 15);
+  }
+  static I Column8(const uint8_t* codes, int column) {
+    const uint8_t* chunk = codes + 64 * (column / 4);
+    const __m128i count = _mm_cvtsi32_si128(24 - 8 * (column % 4));
+    return {_mm256_srai_epi32(_mm256_sll_epi32(Load256(chunk), count), 24),
+            _mm256_srai_epi32(_mm256_sll_epi32(Load256(chunk + 32), count), 24)};
+  }
+  static I Column6(const uint8_t* codes, int column) {
+    const I nibble = Column4(codes, column);
+    const I pair = Field(codes + 256 + 64 * (column / 16), 8 * (column % 4) + 2 * (column % 16 / 4), 3);
+    return {_mm256_or_si256(nibble.a, _mm256_slli_epi32(pair.a, 4)),
+            _mm256_or_si256(nibble.b, _mm256_slli_epi32(pair.b, 4))};
+  }
+
   // Four activations in every 32-bit lane.
   static __m256i Broadcast4(const int8_t* p) {
     int32_t quad;

@@ -125,6 +125,34 @@ struct ScalarSimd {
     return sum;
   }
 
+  // Index of the first of 32 lanes (a, then b) that equals x; 0 when none does.
+  static int FirstEqual(F a, F b, float x) {
+    for (int i = 0; i < 32; ++i) {
+      if ((i < 16 ? a.v[i] : b.v[i - 16]) == x) return i;
+    }
+    return 0;
+  }
+
+  // The codes of one column of a 32-column block, for 16 rows.
+  static I Column4(const uint8_t* codes, int column) {
+    return MapI([=](int row) {
+      return codes[64 * (column % 16 / 4) + 4 * row + column % 4] >> (column < 16 ? 0 : 4) & 15;
+    });
+  }
+  static I Column8(const uint8_t* codes, int column) {
+    return MapI([=](int row) {
+      return static_cast<int32_t>(static_cast<int8_t>(codes[64 * (column / 4) + 4 * row + column % 4]));
+    });
+  }
+  static I Column6(const uint8_t* codes, int column) {
+    return MapI([=](int row) {
+      const int i = 4 * row + column % 4;
+      const int nibble = codes[64 * (column % 16 / 4) + i] >> (column < 16 ? 0 : 4) & 15;
+      const int pair = codes[256 + 64 * (column / 16) + i] >> (2 * (column % 16 / 4)) & 3;
+      return nibble | pair << 4;
+    });
+  }
+
   // Exact dots of one 32-column block with R activation rows.
   template <int R>
   static void Dot4(const uint8_t* codes, const int8_t* const (&a)[R], I (&sum)[R]) {

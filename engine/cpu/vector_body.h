@@ -48,16 +48,28 @@ struct VectorBody {
 
   static void Quantize(const float* x, uint32_t n, int8_t* codes, ActivationBlock* blocks) {
     for (uint32_t i = 0; i < n; i += 32, ++blocks) {
+      alignas(64) float rest[32];
       const F low = V::Load(x + i);
       const F high = V::Load(x + i + 16);
-      const float largest = V::MaxOf(V::Max(V::Abs(low), V::Abs(high)));
-      const float inverse = largest > 0.0f ? 127.0f / largest : 0.0f;
-      V::StoreI8(codes + i, V::Mul(low, V::Set1(inverse)));
-      V::StoreI8(codes + i + 16, V::Mul(high, V::Set1(inverse)));
-      blocks->scale = largest / 127.0f;
+      const F low_magnitude = V::Abs(low);
+      const F high_magnitude = V::Abs(high);
+      const float largest = V::MaxOf(V::Max(low_magnitude, high_magnitude));
+      blocks->column = V::FirstEqual(low_magnitude, high_magnitude, largest);
+      blocks->outlier = x[i + static_cast<uint32_t>(blocks->column)];
+      V::Store(rest, low);
+      V::Store(rest + 16, high);
+      rest[blocks->column] = 0.0f;
+      const F rest_low = V::Load(rest);
+      const F rest_high = V::Load(rest + 16);
+      const float second = V::MaxOf(V::Max(V::Abs(rest_low), V::Abs(rest_high)));
+      const float inverse = second > 0.0f ? 127.0f / second : 0.0f;
+      V::StoreI8(codes + i, V::Mul(rest_low, V::Set1(inverse)));
+      V::StoreI8(codes + i + 16, V::Mul(rest_high, V::Set1(inverse)));
+      blocks->scale = second / 127.0f;
       blocks->sum_low = V::SumI8(codes + i);
       blocks->sum_high = V::SumI8(codes + i + 16);
-      blocks->scaled_sum = blocks->scale * static_cast<float>(blocks->sum_low + blocks->sum_high);
+      const float sum = static_cast<float>(blocks->sum_low + blocks->sum_high);
+      blocks->total = blocks->scale * sum + blocks->outlier;
     }
   }
 
