@@ -13,6 +13,7 @@ namespace {
 // More sequences than the pool is sized for may be open while pages last.
 constexpr uint32_t kSequencesPerParallel = 4;
 constexpr uint32_t kMaxSequences = 256;
+constexpr uint32_t kDefaultContext = 4096;
 
 StageOptions OptionsOf(const PlanOptions& options, uint32_t n_ctx, const WorkerProfile& worker) {
   StageOptions stage;
@@ -150,7 +151,12 @@ absl::Status CheckCpuBudgets(const PlanOptions& options, const Plan& plan) {
 
 }  // namespace
 
-absl::StatusOr<Plan> MakePlan(const Model& model, const PlanOptions& options) {
+absl::StatusOr<Plan> MakePlan(const Model& model, const PlanOptions& requested) {
+  PlanOptions options = requested;
+  if (options.n_ctx == 0) {
+    options.n_ctx =
+        model.config.n_ctx_train == 0 ? kDefaultContext : std::min(kDefaultContext, model.config.n_ctx_train);
+  }
   SPILLWAY_RETURN_IF_ERROR(CheckOptions(model, options));
   const bool automatic = options.gpu_layers == PlanOptions::GpuLayers::kAuto;
   uint32_t n_gpu_layers =

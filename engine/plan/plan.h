@@ -26,7 +26,7 @@ struct PlanOptions {
   enum class GpuLayers : uint8_t { kAuto, kAll, kCount };
   GpuLayers gpu_layers = GpuLayers::kAuto;
   uint32_t n_gpu_layers = 0;  // with kCount: the last N blocks; the head is not counted and stays on the GPU
-  uint32_t n_ctx = 4096;      // tokens per sequence
+  uint32_t n_ctx = 0;         // tokens per sequence; 0 = 4096, or what the model was trained for if less
   uint32_t parallel = 4;      // sequences the page pool is sized for
   uint32_t max_rows = 256;    // of a micro-batch
   WorkerProfile gpu;
