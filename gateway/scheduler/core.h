@@ -99,8 +99,8 @@ class SchedulerCore {
   uint32_t PagesWanted(const Sequence& sequence) const;
   bool CanAdmit(const Sequence& sequence) const;
   void Admit(TimePoint now);
-  void OpenEverywhere(Sequence& sequence);
-  void CloseEverywhere(Sequence& sequence, bool cancel);
+  void Begin(Sequence& sequence);
+  void CloseEverywhere(Sequence& sequence);
   void Preempt(Sequence& sequence);
   // Runs the sequence's tokens through all stages again. Ends it when that did not help before.
   void Restart(Sequence& sequence, const std::string& why, TimePoint now);
@@ -114,6 +114,7 @@ class SchedulerCore {
   void AddDecodeRows(FlyingBatch& batch, uint32_t* rows_left);
   void AddPrefillRows(FlyingBatch& batch, uint32_t rows_left);
   void AddItem(FlyingBatch& batch, Sequence& sequence, uint32_t count);
+  void OpenOn(uint32_t stage, Sequence& sequence);
   void SendToStage(Batch batch, std::string activations, v1::ActivationType type, TimePoint now);
 
   // core_replies.cc: what comes back.

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "gateway/scheduler/core.h"
+#include "rpc/convert.h"
 
 namespace spillway::gateway {
 
@@ -122,13 +123,15 @@ void SchedulerCore::AddItem(FlyingBatch& batch, Sequence& sequence, uint32_t cou
 // Every item's sequence is open. `activations` holds the items' rows in order (empty for the first stage).
 void SchedulerCore::SendToStage(Batch batch, std::string activations, v1::ActivationType type,
                                 TimePoint now) {
+  StageState& stage = stages_[batch->stage];
   v1::Forward forward;
   forward.set_step(batch->step);
   forward.set_activation_type(type);
   forward.set_activations(std::move(activations));
   forward.set_last(true);
   for (const BatchItem& item : batch->items) {
-    const Sequence& sequence = *open_.at(item.sequence);
+    Sequence& sequence = *open_.at(item.sequence);
+    if (item.begin == 0) OpenOn(batch->stage, sequence);
     v1::Segment& segment = *forward.add_segments();
     segment.set_sequence(item.sequence);
     segment.set_begin(item.begin);
@@ -137,7 +140,6 @@ void SchedulerCore::SendToStage(Batch batch, std::string activations, v1::Activa
     const auto first = sequence.tokens.begin() + item.begin;
     segment.mutable_tokens()->Add(first, first + item.count);
   }
-  StageState& stage = stages_[batch->stage];
   batch->sent_at = now;
   stage.steps.push_back(batch->step);
   ++stage.forwards_sent;
@@ -145,6 +147,15 @@ void SchedulerCore::SendToStage(Batch batch, std::string activations, v1::Activa
   stage.endpoint.link->SendForward(std::move(forward));
   const uint64_t step = batch->step;
   flying_.insert_or_assign(step, std::move(batch));
+}
+
+void SchedulerCore::OpenOn(uint32_t stage, Sequence& sequence) {
+  v1::Open open;
+  open.set_sequence(sequence.id);
+  open.set_prompt_tokens(sequence.prompt_tokens);
+  rpc::ToProto(sequence.sampling, open.mutable_sampling());
+  stages_[stage].endpoint.link->SendOpen(std::move(open));
+  sequence.opened_on = stage + 1;
 }
 
 TimePoint SchedulerCore::NextDeadline() const {

@@ -63,7 +63,7 @@ void SchedulerCore::OnDown(uint32_t index, const absl::Status& why, TimePoint no
   hops_.Lost(index, why.code(), now);
   for (const uint64_t step : stage.steps) flying_.erase(step);
   stage.steps.clear();
-  spdlog::warn("stage_lost stage={} requests={} cause=\"{}\"", stage.endpoint.name, requests_.size(),
+  spdlog::warn("event=stage_lost stage={} requests={} cause=\"{}\"", stage.endpoint.name, requests_.size(),
                stage.why);
   // Every sequence had state there. Answers still to come from other stages find no open sequence and fall
   // through.

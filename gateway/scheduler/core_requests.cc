@@ -5,7 +5,6 @@
 
 #include "engine/base/status.h"
 #include "gateway/scheduler/core.h"
-#include "rpc/convert.h"
 
 namespace spillway::gateway {
 
@@ -160,31 +159,27 @@ void SchedulerCore::Admit(TimePoint now) {
     running_.emplace(sequence.request, &sequence);
     sequence.pages = PagesWanted(sequence);
     pages_held_ += sequence.pages;
-    OpenEverywhere(sequence);
+    Begin(sequence);
   }
 }
 
-void SchedulerCore::OpenEverywhere(Sequence& sequence) {
+// Stages hear of it with its first micro-batch: what ends before that costs them nothing.
+void SchedulerCore::Begin(Sequence& sequence) {
   sequence.id = next_sequence_++;
+  sequence.opened_on = 0;
   sequence.sent = 0;
   sequence.sent_hash = 0;
   sequence.in_flight = 0;
   open_.emplace(sequence.id, &sequence);
-  for (StageState& stage : stages_) {
-    v1::Open open;
-    open.set_sequence(sequence.id);
-    open.set_prompt_tokens(sequence.prompt_tokens);
-    rpc::ToProto(sequence.sampling, open.mutable_sampling());
-    stage.endpoint.link->SendOpen(std::move(open));
-  }
 }
 
-void SchedulerCore::CloseEverywhere(Sequence& sequence, bool cancel) {
+void SchedulerCore::CloseEverywhere(Sequence& sequence) {
   if (sequence.id == 0) return;
-  for (StageState& stage : stages_) {
+  for (uint32_t i = 0; i < sequence.opened_on; ++i) {
+    StageState& stage = stages_[i];
     stage.unproved_closes.emplace_back(stage.forwards_sent, sequence.id);
     if (!stage.up) continue;
-    if (cancel && sequence.in_flight > 0) stage.endpoint.link->SendCancel(sequence.id);
+    if (sequence.in_flight > 0) stage.endpoint.link->SendCancel(sequence.id);
     stage.endpoint.link->SendClose(sequence.id);
   }
   open_.erase(sequence.id);
@@ -194,7 +189,7 @@ void SchedulerCore::CloseEverywhere(Sequence& sequence, bool cancel) {
 
 // By recompute: what it has generated becomes part of what is run again, with the prompt's end unchanged.
 void SchedulerCore::Preempt(Sequence& sequence) {
-  CloseEverywhere(sequence, /*cancel=*/true);
+  CloseEverywhere(sequence);
   running_.erase(sequence.request);
   pages_held_ -= sequence.pages;
   sequence.pages = 0;
@@ -209,21 +204,16 @@ void SchedulerCore::Restart(Sequence& sequence, const std::string& why, TimePoin
            Internal("the sequence was run again {} times: {}", kMaxRestarts, why), now);
     return;
   }
-  spdlog::warn("sequence_replay id={} tokens={} cause=\"{}\"", sequence.request, sequence.size(), why);
-  CloseEverywhere(sequence, /*cancel=*/true);
-  OpenEverywhere(sequence);
+  spdlog::warn("event=replay id={} tokens={} cause=\"{}\"", sequence.request, sequence.size(), why);
+  CloseEverywhere(sequence);
+  Begin(sequence);
 }
 
 void SchedulerCore::AddToken(Sequence& sequence, const v1::SampledRow& row, TimePoint now) {
   sequence.tokens.push_back(row.chosen().token());
   sequence.restarts = 0;
   hops_.Token(now);
-  if (sequence.first_token == TimePoint{}) {
-    sequence.first_token = now;
-    if (metrics_ != nullptr) metrics_->FirstToken(Seconds(now - sequence.submitted));
-  } else if (metrics_ != nullptr) {
-    metrics_->InterToken(Seconds(now - sequence.last_token));
-  }
+  if (sequence.first_token == TimePoint{}) sequence.first_token = now;
   sequence.last_token = now;
 
   GenerationEvent event;
@@ -244,7 +234,7 @@ void SchedulerCore::AddToken(Sequence& sequence, const v1::SampledRow& row, Time
 
 // Afterwards `sequence` is gone.
 void SchedulerCore::Finish(Sequence& sequence, FinishReason reason, absl::Status error, TimePoint now) {
-  CloseEverywhere(sequence, /*cancel=*/true);
+  CloseEverywhere(sequence);
   if (running_.erase(sequence.request) > 0) {
     pages_held_ -= sequence.pages;
   } else {
@@ -263,14 +253,13 @@ void SchedulerCore::Finish(Sequence& sequence, FinishReason reason, absl::Status
   generated_tokens_ += event.generated_tokens;
   if (metrics_ != nullptr) {
     metrics_->Tokens(event.prompt_tokens, event.generated_tokens);
-    metrics_->Phases(event.timings.queue, event.timings.prefill, event.timings.decode);
-    if (event.generated_tokens > 1)
-      metrics_->TimePerOutputToken(event.timings.decode / (event.generated_tokens - 1));
+    if (event.generated_tokens > 0) {
+      metrics_->Phases(event.timings.queue, event.timings.prefill, event.timings.decode);
+    }
   }
   spdlog::info(
-      "request_finished id={} prompt_tokens={} generated_tokens={} queue_ms={:.1f} prefill_ms={:.1f} "
-      "decode_ms={:.1f} "
-      "finish={}{}",
+      "event=generation id={} prompt_tokens={} generated_tokens={} queue_ms={:.1f} prefill_ms={:.1f} "
+      "decode_ms={:.1f} finish={}{}",
       sequence.request, event.prompt_tokens, event.generated_tokens, event.timings.queue * 1e3,
       event.timings.prefill * 1e3, event.timings.decode * 1e3, FinishName(reason),
       event.error.ok() ? std::string() : fmt::format(" error=\"{}\"", MessageOf(event.error)));

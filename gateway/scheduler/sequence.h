@@ -32,6 +32,7 @@ struct Sequence {
   // Of the current opening; a new opening has a new id, so that answers to an older one are recognised and
   // dropped.
   SequenceId id = 0;       // 0 = not open
+  uint32_t opened_on = 0;  // stages [0, opened_on) know it
   uint32_t sent = 0;       // tokens [0, sent) went into stage 0
   uint64_t sent_hash = 0;  // PrefixHash of them
   uint32_t in_flight = 0;  // micro-batches it is part of

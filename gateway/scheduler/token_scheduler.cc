@@ -11,28 +11,20 @@ TokenScheduler::TokenScheduler(const SchedulerOptions& options, std::vector<Stag
                                telemetry::GatewayMetrics* metrics)
     : options_(options),
       limits_(LimitsOf(stages)),
-      metrics_(metrics),
       core_(options, std::move(stages), metrics),
       why_not_ready_(core_.WhyNotReady()),
       thread_([this] { Run(); }) {}
 
 TokenScheduler::~TokenScheduler() { Shutdown(std::chrono::milliseconds(0)); }
 
-absl::Status TokenScheduler::Reject(const char* reason, absl::Status status) {
-  if (metrics_ != nullptr) metrics_->Rejected(reason);
-  return status;
-}
-
 absl::StatusOr<RequestId> TokenScheduler::Submit(GenerationRequest request, EventSink sink) {
-  const bool too_large = request.prompt.size() >= limits_.context;
-  absl::Status valid = ValidateRequest(request, limits_, options_.n_vocab);
-  if (!valid.ok()) return too_large ? Reject("too_large", std::move(valid)) : valid;
+  SPILLWAY_RETURN_IF_ERROR(ValidateRequest(request, limits_, options_.n_vocab));
   const std::lock_guard lock(mutex_);
-  if (draining_) return Reject("draining", Unavailable("the gateway is shutting down"));
-  if (!why_not_ready_.empty()) return Reject("no_worker", Unavailable("{}; retry", why_not_ready_));
+  if (draining_) return Unavailable("the gateway is shutting down");
+  if (!why_not_ready_.empty()) return Unavailable("{}; retry", why_not_ready_);
   if (queued_ >= options_.max_queue) {
-    return Reject("queue_full", ResourceExhausted("{} requests are waiting, the queue holds {}: retry later",
-                                                  queued_, options_.max_queue));
+    return ResourceExhausted("{} requests are waiting, the queue holds {}: retry later", queued_,
+                             options_.max_queue);
   }
   ++queued_;
   ++inbox_submits_;

@@ -27,8 +27,8 @@ struct SchedulerStatus {
   std::vector<HopMeans> decode_hops;  // per stage, last minute
 };
 
-// Thread-safe. Records every request's rejection, times and tokens in `metrics`; RequestFinished is the API
-// layer's.
+// Thread-safe. Records a request's tokens and phases in `metrics`; outcomes, rejections and the times a
+// client sees are the API layers'.
 class TokenScheduler final : public GenerationBackend, public StageEventSink {
  public:
   // Links and metrics (may be null) outlive it; no event may be posted once it is destroyed.
@@ -63,11 +63,9 @@ class TokenScheduler final : public GenerationBackend, public StageEventSink {
   void Handle(Event event, TimePoint now);
   void PostEvent(Event event);
   void PublishLocked();
-  absl::Status Reject(const char* reason, absl::Status status);
 
   const SchedulerOptions options_;
   const PipelineLimits limits_;
-  telemetry::GatewayMetrics* const metrics_;
   SchedulerCore core_;  // confined to thread_; hops() is thread-safe
 
   mutable std::mutex mutex_;
