@@ -1,0 +1,63 @@
+// See cluster_command.h.
+#include "cli/cluster/cluster_command.h"
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+
+#include "cli/exit_code.h"
+#include "cli/plan/placement.h"
+#include "engine/base/status.h"
+
+namespace spillway::cli {
+
+void AddStartOptions(CLI::App& command, StartOptions* options) {
+  AddClusterOptions(command, &options->cluster);
+  command.add_option("--port", options->port, "Port of the API; 0 = any free")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  command
+      .add_option("--port-base", options->port_base,
+                  "All other listeners take ports from here on; 0 = any free (default: the documented ports)")
+      ->check(CLI::Range(0, 65535));
+  command.add_flag("--verbose", options->verbose, "The processes' logs go to stderr instead of files");
+}
+
+std::optional<PreparedCluster> PrepareCluster(const StartOptions& options, int* exit_code) {
+  const auto model = LoadModel(options.cluster.model);
+  if (!model.ok()) {
+    *exit_code = FailWith(model.status());
+    return std::nullopt;
+  }
+  auto plan = MakeClusterPlan(options.cluster, *model, SystemRoot());
+  if (!plan.ok()) {
+    *exit_code = FailPlan(plan.status());
+    return std::nullopt;
+  }
+  if (!plan->note.empty()) fmt::print(stderr, "spillway: {}\n", plan->note);
+  ClusterSetup setup;
+  setup.model = std::filesystem::absolute(options.cluster.model).string();
+  setup.n_gpu_layers = options.cluster.n_gpu_layers;
+  setup.verbose = options.verbose;
+  setup.plan = std::move(*plan);
+  const absl::Status ports =
+      MakePortPlan(options.port, options.port_base, options.cluster.cpu_stages, &setup.ports);
+  if (!ports.ok()) {
+    *exit_code = FailUsage(ports);
+    return std::nullopt;
+  }
+  PreparedCluster prepared;
+  prepared.placement = PlacementTable(*model, setup.plan);
+  prepared.model_name = model->config.name;
+  BlockClusterSignals();
+  auto cluster = Cluster::Create(std::move(setup));
+  if (!cluster.ok()) {
+    *exit_code = FailWith(cluster.status());
+    return std::nullopt;
+  }
+  prepared.cluster = std::move(*cluster);
+  return prepared;
+}
+
+}  // namespace spillway::cli

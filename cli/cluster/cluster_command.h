@@ -1,0 +1,35 @@
+// What `up` and `run` have in common: options of a cluster that is started, and its way from the command line
+// to processes.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <memory>
+#include <optional>
+
+#include "cli/cluster/cluster.h"
+#include "cli/plan/cluster_options.h"
+
+namespace spillway::cli {
+
+struct StartOptions {
+  ClusterOptions cluster;
+  uint16_t port = 8080;
+  std::optional<uint16_t> port_base;
+  bool verbose = false;
+};
+
+void AddStartOptions(CLI::App& command, StartOptions* options);
+
+// A cluster that is planned and may be started, and the table of its placement.
+struct PreparedCluster {
+  std::unique_ptr<Cluster> cluster;
+  std::string placement;
+  std::string model_name;
+};
+
+// Loads the model's header, plans, checks the ports; prints its error and sets `exit_code` when it returns
+// nothing. Blocks the signals that the cluster waits for.
+std::optional<PreparedCluster> PrepareCluster(const StartOptions& options, int* exit_code);
+
+}  // namespace spillway::cli

@@ -1,0 +1,35 @@
+// The folder of one running cluster: its processes' logs and port files, and cluster.json, by which
+// `spillway ps` finds it. Private to the user.
+#pragma once
+
+#include <absl/status/statusor.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace spillway::cli {
+
+class RunDirectory {
+ public:
+  // $XDG_RUNTIME_DIR/spillway-PID, else /tmp/spillway-UID-PID; a fresh folder with mode 0700.
+  static absl::StatusOr<RunDirectory> Create();
+
+  const std::string& path() const { return path_; }
+  std::string LogFile(const std::string& process) const { return path_ + "/" + process + ".log"; }
+  std::string PortFile(const std::string& process) const { return path_ + "/" + process + ".ports.json"; }
+  absl::Status WriteClusterFile(const nlohmann::ordered_json& cluster) const;  // whole or not at all
+  void Remove() const;                                                         // with all that is in it
+
+ private:
+  explicit RunDirectory(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+// cluster.json of every cluster of this user that is running.
+std::vector<nlohmann::ordered_json> RunningClusters();
+
+// The file's last `lines` lines, each indented; empty when there are none.
+std::string LastLines(const std::string& path, int lines);
+
+}  // namespace spillway::cli

@@ -1,0 +1,148 @@
+// See cluster_options.h.
+#include "cli/plan/cluster_options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
+
+#include "cli/exit_code.h"
+#include "device/host.h"
+#include "device/nvidia.h"
+#include "engine/base/status.h"
+#include "truth/verdict.h"
+
+namespace spillway::cli {
+namespace {
+
+constexpr uint64_t kDefaultHostVram = uint64_t{64}
+                                      << 20;  // so that layers really spill on a machine without a GPU
+
+absl::Status BackendMissing(const std::string& what) {
+  const truth::CauseInfo* cause = truth::FindCause("backend_missing");
+  return FailedPrecondition(
+      "{} cause={} ({}): CUDA is not built yet, and the host device is never taken silently. Remedy: give "
+      "--device "
+      "host --vram-budget 64MiB to run the GPU worker on the CPU within that budget",
+      what, cause->name, cause->id);
+}
+
+// Checks --device against the machine; says in `note` when it chooses.
+absl::Status ChooseDevice(const ClusterOptions& options, const device::Root& root, ClusterPlan* cluster) {
+  if (options.device.empty()) {
+    if (device::ReadNvidia(root).present()) return BackendMissing("this machine has an NVIDIA device.");
+    cluster->note = "no NVIDIA device on this machine: the GPU worker runs as --device host";
+  } else if (options.device.rfind("cuda", 0) == 0) {
+    return BackendMissing("--device " + options.device + ":");
+  } else if (options.device != "host") {
+    return InvalidArgument("--device {}: it is host or cuda:N", options.device);
+  } else if (options.vram_budget.empty()) {
+    return InvalidArgument("--device host needs --vram-budget: a host has no VRAM to take the limit from");
+  }
+  cluster->device = "host";
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> ParseBudget(const char* name, const std::string& text) {
+  const auto bytes = ParseBytes(text);
+  if (!bytes.ok()) return InvalidArgument("{}: {}", name, MessageOf(bytes.status()));
+  if (*bytes == 0) return InvalidArgument("{} {}: no bytes at all", name, text);
+  return *bytes;
+}
+
+// What the head alone needs on the GPU worker, whatever the budgets are.
+uint64_t HeadBytes(const Model& model, PlanOptions options) {
+  options.gpu_layers = PlanOptions::GpuLayers::kCount;
+  options.n_gpu_layers = 0;
+  options.gpu.budget_bytes = Ledger::kUnlimited;
+  options.cpu.assign(1, WorkerProfile{});
+  const auto plan = MakePlan(model, options);
+  return plan.ok() ? plan->stages.back().bytes.Total() : 0;
+}
+
+absl::Status SetBudgets(const ClusterOptions& options, const Model& model, const device::HostFacts& host,
+                        ClusterPlan* cluster) {
+  PlanOptions& plan = cluster->options;
+  if (options.vram_budget.empty()) {
+    plan.gpu.budget_bytes = std::max(kDefaultHostVram, HeadBytes(model, plan));
+    cluster->note += fmt::format(" --vram-budget {}", FormatBytesHuman(plan.gpu.budget_bytes));
+  } else {
+    SPILLWAY_ASSIGN_OR_RETURN(plan.gpu.budget_bytes, ParseBudget("--vram-budget", options.vram_budget));
+    if (!cluster->note.empty()) cluster->note += " --vram-budget " + options.vram_budget;
+  }
+  uint64_t ram = Ledger::kUnlimited;
+  if (!options.ram_budget.empty()) {
+    SPILLWAY_ASSIGN_OR_RETURN(ram, ParseBudget("--ram-budget", options.ram_budget));
+  } else if (host.AvailableBytes() > 0 && !plan.cpu.empty()) {
+    // A host device takes its budget from the same RAM.
+    const uint64_t available = host.AvailableBytes();
+    ram = std::max<uint64_t>(1, (available - std::min(available, plan.gpu.budget_bytes)) / plan.cpu.size());
+  }
+  for (WorkerProfile& worker : plan.cpu) worker.budget_bytes = ram;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddClusterOptions(CLI::App& command, ClusterOptions* options) {
+  command.add_option("MODEL", options->model, "GGUF file")->required();
+  command
+      .add_option("--n-gpu-layers", options->n_gpu_layers,
+                  "auto, all, or how many of the last blocks are held by the GPU worker")
+      ->capture_default_str();
+  command.add_option("--vram-budget", options->vram_budget, "Memory of the GPU worker: 64MiB, 8GiB");
+  command.add_option("--ram-budget", options->ram_budget,
+                     "Memory of each CPU worker (default: an equal share of what is available)");
+  command
+      .add_option("--ctx-size", options->ctx_size,
+                  "Tokens per sequence (default: 4096, or the model's context if that is shorter)")
+      ->check(CLI::Range(1u, 1u << 24));
+  command.add_option("--parallel", options->parallel, "Sequences the memory is sized for")
+      ->check(CLI::Range(1u, 4096u))
+      ->capture_default_str();
+  command.add_option("--cpu-stages", options->cpu_stages, "CPU workers in a row; 0 = none")
+      ->check(CLI::Range(0u, 64u))
+      ->capture_default_str();
+  command
+      .add_option("--threads", options->threads,
+                  "Compute threads of each worker (default: the processors shared among the workers)")
+      ->check(CLI::Range(1u, 1024u));
+  command.add_option("--device", options->device,
+                     "Device of the GPU worker: host (CPU within --vram-budget) or cuda:N");
+}
+
+absl::StatusOr<ClusterPlan> MakeClusterPlan(const ClusterOptions& options, const Model& model,
+                                            const device::Root& root) {
+  ClusterPlan cluster;
+  SPILLWAY_RETURN_IF_ERROR(ChooseDevice(options, root, &cluster));
+  const device::HostFacts host = device::ReadHost(root);
+  const uint32_t processors =
+      host.cpus_allowed > 0 ? host.cpus_allowed : std::max(1u, std::thread::hardware_concurrency());
+  const uint32_t threads =
+      options.threads > 0 ? options.threads : std::max(1u, processors / (options.cpu_stages + 1));
+  PlanOptions& plan = cluster.options;
+  SPILLWAY_RETURN_IF_ERROR(ParseGpuLayers(options.n_gpu_layers, &plan));
+  plan.n_ctx = options.ctx_size;
+  plan.parallel = options.parallel;
+  plan.gpu.device = cluster.device;
+  plan.gpu.threads = threads;
+  plan.cpu.resize(options.cpu_stages);
+  for (WorkerProfile& worker : plan.cpu) worker.threads = threads;
+  SPILLWAY_RETURN_IF_ERROR(SetBudgets(options, model, host, &cluster));
+  SPILLWAY_ASSIGN_OR_RETURN(cluster.plan, MakePlan(model, plan));
+  return cluster;
+}
+
+device::Root SystemRoot() {
+  const char* root = std::getenv("SPILLWAY_SYSTEM_ROOT");
+  return device::Root(root == nullptr ? "" : root);
+}
+
+int FailPlan(const absl::Status& status) {
+  if (absl::IsInvalidArgument(status)) return Fail(kUsage, MessageOf(status));
+  if (absl::IsResourceExhausted(status)) return Fail(kRefused, "refused by the plan: " + MessageOf(status));
+  if (absl::IsFailedPrecondition(status)) return Fail(kNamedCause, MessageOf(status));
+  return FailWith(status);
+}
+
+}  // namespace spillway::cli

@@ -1,0 +1,46 @@
+// `spillway plan`: the placement of a model on this machine, before anything is started.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/plan/cluster_options.h"
+#include "cli/plan/placement.h"
+
+namespace spillway::cli {
+namespace {
+
+struct PlanCommandOptions {
+  ClusterOptions cluster;
+  bool json = false;
+};
+
+int RunPlan(const PlanCommandOptions& options) {
+  const auto model = LoadModel(options.cluster.model);
+  if (!model.ok()) return FailWith(model.status());
+  const auto cluster = MakeClusterPlan(options.cluster, *model, SystemRoot());
+  if (!cluster.ok()) return FailPlan(cluster.status());
+  if (!cluster->note.empty()) fmt::print(stderr, "spillway: {}\n", cluster->note);
+  const std::string text =
+      options.json
+          ? PlacementJson(*model, *cluster).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+                "\n"
+          : PlacementTable(*model, *cluster);
+  fmt::print("{}", text);
+  return std::fflush(stdout) == 0 ? kOk : Fail(kFailed, "standard output cannot be written");
+}
+
+}  // namespace
+
+void AddPlanCommand(CLI::App& app, Action* selected) {
+  auto options = std::make_shared<PlanCommandOptions>();
+  CLI::App* command = app.add_subcommand(
+      "plan", "Show which layers go to which worker, with bytes by purpose; starts nothing");
+  AddClusterOptions(*command, &options->cluster);
+  command->add_flag("--json", options->json, "One JSON object on one line");
+  command->callback([options, selected] { *selected = [options] { return RunPlan(*options); }; });
+}
+
+}  // namespace spillway::cli

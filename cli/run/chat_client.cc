@@ -1,0 +1,109 @@
+// See chat_client.h.
+#include "cli/run/chat_client.h"
+
+#include <chrono>
+
+#include "cli/http/http_client.h"
+#include "engine/base/status.h"
+
+namespace spillway::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
+
+constexpr std::chrono::milliseconds kIdle{600'000};  // a long prompt on a slow CPU is silent for minutes
+
+double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+// The message of an error body {"error":{"message":...}}, else the body.
+std::string ErrorText(const std::string& body) {
+  const Json error = Json::parse(body, nullptr, /*allow_exceptions=*/false);
+  if (error.is_object() && error.contains("error") && error["error"].is_object()) {
+    return error["error"].value("message", body);
+  }
+  return body;
+}
+
+class Listener {
+ public:
+  Listener(Clock::time_point begin, const std::function<void(std::string_view)>& on_text)
+      : begin_(begin), on_text_(on_text) {}
+
+  bool OnEvent(std::string_view data) {
+    if (data == "[DONE]") {
+      done_ = true;
+      return false;
+    }
+    const Json event = Json::parse(data, nullptr, /*allow_exceptions=*/false);
+    if (!event.is_object()) return true;
+    if (event.contains("error")) {
+      error_ = ErrorText(std::string(data));
+      return false;
+    }
+    TakeUsage(event);
+    if (!event.contains("choices") || !event["choices"].is_array() || event["choices"].empty()) return true;
+    const Json& choice = event["choices"][0];
+    if (choice.contains("finish_reason") && choice["finish_reason"].is_string()) {
+      answer_.finish_reason = choice["finish_reason"].get<std::string>();
+    }
+    if (!choice.contains("delta") || !choice["delta"].is_object() || !choice["delta"].contains("content"))
+      return true;
+    const Json& content = choice["delta"]["content"];
+    if (content.is_string() && !content.get_ref<const std::string&>().empty())
+      TakeText(content.get<std::string>());
+    return true;
+  }
+
+  absl::StatusOr<Answer> Finish() {
+    if (!error_.empty()) return Unavailable("{}", error_);
+    if (!done_) return Unavailable("the answer broke off");
+    if (answer_.generated_tokens > 1 && last_ > first_) {
+      answer_.tokens_per_second = static_cast<double>(answer_.generated_tokens - 1) / Seconds(last_ - first_);
+    }
+    return answer_;
+  }
+
+ private:
+  void TakeUsage(const Json& event) {
+    if (!event.contains("usage") || !event["usage"].is_object()) return;
+    answer_.prompt_tokens = event["usage"].value("prompt_tokens", uint64_t{0});
+    answer_.generated_tokens = event["usage"].value("completion_tokens", uint64_t{0});
+  }
+
+  void TakeText(const std::string& text) {
+    last_ = Clock::now();
+    if (answer_.text.empty()) {
+      first_ = last_;
+      answer_.ttft_seconds = Seconds(first_ - begin_);
+    }
+    answer_.text += text;
+    on_text_(text);
+  }
+
+  const Clock::time_point begin_;
+  const std::function<void(std::string_view)>& on_text_;
+  Clock::time_point first_, last_;
+  Answer answer_;
+  std::string error_;
+  bool done_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<Answer> Ask(const std::string& api_address, const Json& messages, uint32_t max_tokens,
+                           const std::function<void(std::string_view)>& on_text) {
+  Json body = {{"messages", messages}, {"stream", true}, {"stream_options", {{"include_usage", true}}}};
+  if (max_tokens > 0) body["max_tokens"] = max_tokens;
+  Listener listener(Clock::now(), on_text);
+  SPILLWAY_ASSIGN_OR_RETURN(
+      const HttpAnswer answer,
+      HttpPostEvents(api_address, "/v1/chat/completions",
+                     body.dump(-1, ' ', false, Json::error_handler_t::replace), kIdle,
+                     [&listener](std::string_view data) { return listener.OnEvent(data); }));
+  if (answer.status != 200)
+    return Unavailable("the API answers {}: {}", answer.status, ErrorText(answer.body));
+  return listener.Finish();
+}
+
+}  // namespace spillway::cli

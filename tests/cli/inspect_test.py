@@ -1,0 +1,209 @@
+"""`spillway logits`, `tokenize` and `chat-template` as a user runs them: results, errors, exit codes."""
+
+import array
+import json
+import pathlib
+import unittest
+
+from spillway_command import CASES, NO_CASES, make_tiny_model, run, temporary_folder
+
+OK, FAILED, USAGE = 0, 1, 2
+
+
+class InspectTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder_owner = temporary_folder()
+        cls.folder = pathlib.Path(cls.folder_owner.name)
+        cls.model = make_tiny_model(cls.folder / "tiny.gguf", n_layer=4)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder_owner.cleanup()
+
+    def check_error(self, process, code, *words):
+        text = process.stderr.decode()
+        self.assertEqual(process.returncode, code, text)
+        for word in words:
+            self.assertIn(word, text)
+
+    def logits(self, *arguments, tokens="1,2,3,250,7,7,9,100,31,12,0,255,257,60,61,62,63,64,65,66"):
+        out = self.folder / "out.f32"
+        process = run("logits", "--model", self.model, "--tokens", tokens, "--out", out, *arguments)
+        self.assertEqual(process.returncode, OK, process.stderr.decode())
+        return out.read_bytes()
+
+
+class Logits(InspectTest):
+    def test_writes_every_position_of_the_prompt(self):
+        for backend in ("ref", "host"):
+            self.assertEqual(len(self.logits("--backend", backend, tokens="5,6,7")), 3 * 320 * 4)
+
+    def test_no_split_thread_count_chunk_or_isa_changes_a_bit(self):
+        plain = self.logits("--backend", "host")
+        variants = [("--split", "1"), ("--split", "1,2,3"), ("--split", "2"), ("--threads", "2"),
+                    ("--chunk", "1"), ("--chunk", "7", "--split", "3"), ("--isa", "scalar")]
+        for variant in variants:
+            with self.subTest(variant):
+                self.assertEqual(self.logits("--backend", "host", *variant), plain)
+
+    def test_split_of_the_reference_agrees(self):
+        plain = array.array("f", self.logits("--backend", "ref"))
+        split = array.array("f", self.logits("--backend", "ref", "--split", "1,3"))
+        self.assertLess(max(abs(a - b) for a, b in zip(plain, split)), 1e-4)
+
+    def test_names_bad_arguments(self):
+        out = self.folder / "never.f32"
+
+        def attempt(tokens, *more):
+            return run("logits", "--model", self.model, "--tokens", tokens, "--out", out, *more)
+
+        self.check_error(attempt("1,320"), USAGE, "320", "element 2")
+        self.check_error(attempt("1,-2"), USAGE, "-2")
+        self.check_error(attempt("1,,2"), USAGE, "element 2")
+        self.check_error(attempt("99999999999999999999"), USAGE)
+        self.check_error(attempt(""), USAGE)
+        self.check_error(attempt("1", "--split", "4"), USAGE, "block 4")
+        self.check_error(attempt("1", "--split", "3,2"), USAGE, "ascend")
+        self.check_error(attempt("1", "--split", "2,2"), USAGE, "ascend")
+        self.check_error(attempt("1", "--split", "x"), USAGE, "x")
+        self.check_error(attempt("1", "--backend", "gpu"), USAGE, "backend")
+        self.check_error(attempt("1", "--threads", "0"), USAGE)
+        self.check_error(attempt(",".join(["1"] * 2049)), USAGE, "2049", "2048")
+        self.assertFalse(out.exists())
+
+    def test_names_bad_files(self):
+        out = self.folder / "never.f32"
+        whole = self.model.read_bytes()
+        broken = {
+            "absent.gguf": None,
+            "empty.gguf": b"",
+            "text.gguf": b"this is not a model\n" * 50,
+            "truncated.gguf": whole[: len(whole) // 2],
+            "header.gguf": whole[:40],
+            "big-endian.gguf": b"GGUF\x00\x00\x00\x03" + whole[8:],
+            "architecture.gguf": whole.replace(b"\x05\x00\x00\x00\x00\x00\x00\x00llama",
+                                               b"\x05\x00\x00\x00\x00\x00\x00\x00lamma", 1),
+        }
+        for name, content in broken.items():
+            with self.subTest(name):
+                path = self.folder / name
+                if content is not None:
+                    path.write_bytes(content)
+                process = run("logits", "--model", path, "--tokens", "1", "--out", out)
+                self.check_error(process, FAILED, "lamma" if name.startswith("arch") else name)
+
+    def test_output_that_cannot_be_written_is_an_error(self):
+        process = run("logits", "--model", self.model, "--tokens", "1", "--out", self.folder / "no" / "such")
+        self.check_error(process, FAILED, "--out")
+        process = run("logits", "--model", self.model, "--tokens", "1", "--out", "/dev/full")
+        self.check_error(process, FAILED, "--out")
+
+
+class Tokenize(InspectTest):
+    def ids(self, text, *arguments):
+        process = run("tokenize", "--model", self.model, *arguments, stdin=text)
+        self.assertEqual(process.returncode, OK, process.stderr.decode())
+        return json.loads(process.stdout)
+
+    def text(self, ids, *arguments):
+        process = run("tokenize", "--model", self.model, "--detokenize", *arguments, stdin=json.dumps(ids).encode())
+        self.assertEqual(process.returncode, OK, process.stderr.decode())
+        return process.stdout
+
+    def test_counts_a_final_newline_and_keeps_every_byte(self):
+        self.assertEqual(self.ids(b""), [])
+        for text in (b"a", b"a\n", b"\n\n", b"\xff\xfe\x00\x80 x", "é€𝄞".encode()):
+            with self.subTest(text):
+                self.assertEqual(self.text(self.ids(text)), text)
+
+    def test_special_tokens_only_when_asked_for(self):
+        self.assertIn(257, self.ids(b"<|im_start|>hi", "--special"))
+        self.assertNotIn(257, self.ids(b"<|im_start|>hi"))
+        self.assertEqual(self.text([257, 104, 105]), b"hi")
+        self.assertEqual(self.text([257, 104, 105], "--special"), b"<|im_start|>hi")
+
+    def test_names_bad_ids(self):
+        for ids in (b"", b"7", b"[1", b"[1, \"a\"]", b"[-1]", b"[320]", b"[1.5]", b"{}", b"[1e99]", b"[\"\xff\"]"):
+            with self.subTest(ids):
+                process = run("tokenize", "--model", self.model, "--detokenize", stdin=ids)
+                self.check_error(process, USAGE, "detokenize")
+
+
+class ChatTemplate(InspectTest):
+    def test_renders_the_models_own_template(self):
+        request = {"messages": [{"role": "user", "content": "hi"}], "add_generation_prompt": True}
+        process = run("chat-template", "--model", self.model, stdin=json.dumps(request).encode())
+        self.assertEqual(process.returncode, OK, process.stderr.decode())
+        self.assertIn(b"<|im_start|>user\nhi<|im_end|>\n", process.stdout)
+
+    def test_names_bad_requests_and_templates(self):
+        template = self.folder / "template.jinja"
+        template.write_text("{% if %}")
+        self.check_error(run("chat-template", "--template", template, stdin=b"{}"), FAILED, "template")
+        template.write_text("{{ raise_exception('no such role') }}")
+        self.check_error(run("chat-template", "--template", template, stdin=b'{"messages": []}'), FAILED,
+                         "no such role")
+        for request in (b"", b"[]", b'{"messages": 1}', b'{"messages": [], "now": "noon"}',
+                        b'{"messages": [], "bos_token": 1}', b'{"messages": [], "add_generation_prompt": 1}'):
+            with self.subTest(request):
+                self.check_error(run("chat-template", "--template", template, stdin=request), USAGE)
+        self.check_error(run("chat-template", stdin=b"{}"), USAGE)
+
+
+class CommandLine(InspectTest):
+    def test_help_and_version_succeed(self):
+        self.assertEqual(run("--help").returncode, OK)
+        self.assertEqual(run("logits", "--help").returncode, OK)
+        self.assertRegex(run("--version").stdout.decode(), r"^spillway \d+\.\d+\.\d+")
+
+    def test_bad_usage_is_code_two(self):
+        for arguments in ((), ("frobnicate",), ("logits",), ("logits", "--frobnicate"), ("tokenize",)):
+            with self.subTest(arguments):
+                self.check_error(run(*arguments), USAGE, "spillway:")
+
+
+@unittest.skipUnless(CASES.is_dir(), NO_CASES)
+class GoldenCases(InspectTest):
+    def test_every_tokenizer_case(self):
+        for name in ("smollm", "gpt-2"):
+            for case in json.loads((CASES / "tokenizer" / f"{name}.json").read_text()):
+                with self.subTest(f"{name}: {case['text']!r}"):
+                    process = run("tokenize", "--model", CASES / "tokenizer" / f"{name}.gguf",
+                                  stdin=case["text"].encode())
+                    self.assertEqual(json.loads(process.stdout), case["ids"])
+                    back = run("tokenize", "--model", CASES / "tokenizer" / f"{name}.gguf", "--detokenize",
+                               stdin=process.stdout)
+                    self.assertEqual(back.stdout, case["text"].encode())
+
+    def test_every_chat_template_case(self):
+        for template in sorted((CASES / "chat-template").glob("*.jinja")):
+            for case in json.loads(template.with_suffix(".json").read_text()):
+                with self.subTest(f"{template.name}: {case['case']}"):
+                    process = run("chat-template", "--template", template, stdin=json.dumps(case).encode())
+                    if "expected" in case:
+                        self.assertEqual(process.stdout.decode(), case["expected"], process.stderr.decode())
+                        self.assertEqual(process.returncode, OK)
+                    else:
+                        self.check_error(process, FAILED, case["error"].split(": ", 1)[-1])
+
+    def test_best_token_of_every_position_through_both_backends(self):
+        for name in ("llama", "llama-rope3"):
+            manifest = json.loads((CASES / "models" / name / "manifest.json").read_text())
+            file = next(entry for entry in manifest["files"] if entry["file"] == "model.gguf")
+            prompt = file["prompts"]["long"]
+            n_vocab = manifest["n_vocab"]
+            for backend in ("ref", "host"):
+                with self.subTest(f"{name} {backend}"):
+                    out = self.folder / "golden.f32"
+                    process = run("logits", "--model", CASES / "models" / name / "model.gguf", "--backend", backend,
+                                  "--split", "1", "--tokens", ",".join(map(str, prompt["ids"])), "--out", out)
+                    self.assertEqual(process.returncode, OK, process.stderr.decode())
+                    values = array.array("f", out.read_bytes())
+                    self.assertEqual(len(values), len(prompt["ids"]) * n_vocab)
+                    rows = [values[i : i + n_vocab] for i in range(0, len(values), n_vocab)]
+                    self.assertEqual([row.index(max(row)) for row in rows], prompt["top1"])
+
+
+if __name__ == "__main__":
+    unittest.main()
