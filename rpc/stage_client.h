@@ -1,5 +1,5 @@
-// The gateway's end of one worker: control calls and the long-lived Forward stream. Splits payloads into fragments of
-// at most 1 MiB and puts replies together again. Knows nothing of scheduling.
+// The gateway's end of one worker: control calls and the long-lived Forward stream. Splits payloads into
+// fragments of at most 1 MiB and puts replies together again. Knows nothing of scheduling.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -18,26 +18,27 @@ inline constexpr size_t kMaxPayloadBytes = size_t{1} << 20;  // of a message
 
 // A reply with its fragments joined.
 struct HopReply {
-  v1::ForwardReply reply;          // `activations` whole
-  double round_trip_seconds = 0;   // Send until the last fragment was read
-  uint64_t sent_bytes = 0;         // activation payload
+  v1::ForwardReply reply;         // `activations` whole
+  double round_trip_seconds = 0;  // Send until the last fragment was read
+  uint64_t sent_bytes = 0;        // activation payload
   uint64_t received_bytes = 0;
 };
 
-// Called on the client's own thread; must return at once. on_lost is called once, last, for a stream that ended.
+// Called on the client's own thread; must return at once. on_lost is called once, last, for a stream that
+// ended.
 struct StageEvents {
   std::function<void(HopReply)> on_reply;
   std::function<void(v1::SequenceError)> on_sequence_error;
   std::function<void(absl::Status)> on_lost;
 };
 
-// Thread-safe. Control calls block up to their deadline; sends never block (a peer that stops reading is found by the
-// caller's deadline on replies; queued bytes are bounded by the micro-batches in flight).
+// Thread-safe. Control calls block up to their deadline; sends never block (a peer that stops reading is
+// found by the caller's deadline on replies; queued bytes are bounded by the micro-batches in flight).
 class StageClient {
  public:
   // target: "host:port". No connection is made yet.
   StageClient(std::string name, const std::string& target);
-  ~StageClient();   // cancels the stream and joins the thread
+  ~StageClient();  // cancels the stream and joins the thread
 
   const std::string& name() const;
   const std::string& target() const;
@@ -46,10 +47,11 @@ class StageClient {
   absl::Status LoadStage(const v1::LoadStageRequest& request, std::chrono::milliseconds deadline,
                          const std::function<void(const v1::LoadStageProgress&)>& progress = {});
 
-  // Opens the stream and waits for HelloReply. FailedPrecondition when a newer epoch owns the worker or it has not
-  // loaded its stage.
+  // Opens the stream and waits for HelloReply. FailedPrecondition when a newer epoch owns the worker or it
+  // has not loaded its stage. Ends the stream before it, if any. A stream that never said hello calls no
+  // on_lost. Not to be called from StageEvents.
   absl::Status Connect(uint64_t epoch, StageEvents events, std::chrono::milliseconds deadline);
-  void Disconnect();   // idempotent; on_lost is still called (Cancelled)
+  void Disconnect();  // idempotent; on_lost is still called (Cancelled)
 
   // `forward.activations` is taken over and fragmented as needed.
   void SendForward(v1::Forward forward);

@@ -1,0 +1,185 @@
+// The reactor. At most one write is with gRPC at a time; Finish waits for it, so no call is made on a
+// finished stream. StartWrite and Finish are called without the lock.
+#include "rpc/forward_stream.h"
+
+#include <utility>
+
+#include "engine/base/status.h"
+#include "rpc/convert.h"
+
+namespace spillway::rpc {
+
+namespace {
+
+constexpr uint64_t kMaxQueuedItems = 256;
+constexpr uint64_t kMaxQueuedBytes = uint64_t{64} << 20;
+constexpr uint64_t kMaxUnreadBytes = uint64_t{256} << 20;  // of replies the gateway has not taken
+
+}  // namespace
+
+ForwardStream* ForwardStream::Start(StreamHost& host, WorkQueue& queue,
+                                    grpc::CallbackServerContext* context) {
+  std::shared_ptr<ForwardStream> stream(new ForwardStream(host, queue, context));
+  stream->self_ = stream;
+  stream->StartRead(&stream->frame_);
+  return stream.get();
+}
+
+void ForwardStream::OnReadDone(bool ok) {
+  if (!ok) {
+    End(absl::OkStatus());
+    return;
+  }
+  absl::Status status;
+  try {
+    status = HandleFrame();
+  } catch (const std::exception& error) {
+    status = Internal("forward stream: {}", error.what());
+  }
+  if (!status.ok()) {
+    End(status);
+    return;
+  }
+  if (alive()) StartRead(&frame_);
+}
+
+absl::Status ForwardStream::HandleFrame() {
+  if (joiner_ == nullptr && frame_.frame_case() != v1::ClientFrame::kHello) {
+    return InvalidArgument("forward stream: the first frame must be Hello");
+  }
+  const uint64_t bytes = frame_.ByteSizeLong();
+  switch (frame_.frame_case()) {
+    case v1::ClientFrame::kHello: {
+      if (joiner_ != nullptr) return InvalidArgument("forward stream: a second Hello");
+      const uint64_t epoch = frame_.hello().epoch();
+      SPILLWAY_ASSIGN_OR_RETURN(const ForwardLimits limits, host_.Attach(shared_from_this(), epoch));
+      joiner_ = std::make_unique<ForwardJoiner>(limits);
+      std::vector<v1::WorkerFrame> frames(1);
+      frames[0].mutable_hello()->set_epoch(epoch);
+      Send(std::move(frames));
+      return absl::OkStatus();
+    }
+    case v1::ClientFrame::kForward:
+      return HandleForward(std::move(*frame_.mutable_forward()), bytes);
+    case v1::ClientFrame::kOpen:
+      return Queue(std::move(*frame_.mutable_open()), bytes);
+    case v1::ClientFrame::kFork:
+      return Queue(std::move(*frame_.mutable_fork()), bytes);
+    case v1::ClientFrame::kClose:
+      return Queue(std::move(*frame_.mutable_close()), bytes);
+    case v1::ClientFrame::kCancel:
+      queue_.Cancel(this, frame_.cancel().sequence());
+      return absl::OkStatus();
+    case v1::ClientFrame::FRAME_NOT_SET:
+      break;
+  }
+  return InvalidArgument("forward stream: an empty frame, or one of a kind this version does not know");
+}
+
+absl::Status ForwardStream::HandleForward(v1::Forward forward, uint64_t bytes) {
+  refusals_.clear();
+  std::unique_ptr<v1::Forward> whole = joiner_->Add(std::move(forward), &refusals_);
+  for (ForwardJoiner::Refusal& refusal : refusals_) {
+    SPILLWAY_RETURN_IF_ERROR(Queue(std::move(refusal), 0));
+  }
+  if (whole == nullptr) return absl::OkStatus();
+  const uint64_t held = bytes + whole->activations().size();
+  return Queue(std::move(whole), held);
+}
+
+absl::Status ForwardStream::Queue(WorkItem::Work work, uint64_t bytes) {
+  if (queued_items_.load() >= kMaxQueuedItems || queued_bytes_.load() + bytes > kMaxQueuedBytes) {
+    return ResourceExhausted("forward stream: {} frames and {} bytes wait already; at most {} and {}",
+                             queued_items_.load(), queued_bytes_.load(), kMaxQueuedItems, kMaxQueuedBytes);
+  }
+  queued_items_.fetch_add(1);
+  queued_bytes_.fetch_add(bytes);
+  WorkItem item;
+  item.sink = shared_from_this();
+  item.work = std::move(work);
+  item.bytes = bytes;
+  item.received = std::chrono::steady_clock::now();
+  queue_.Push(std::move(item));
+  return absl::OkStatus();
+}
+
+void ForwardStream::Release(uint64_t bytes) {
+  queued_items_.fetch_sub(1);
+  queued_bytes_.fetch_sub(bytes);
+}
+
+void ForwardStream::Send(std::vector<v1::WorkerFrame> frames) {
+  bool unread = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (end_.has_value()) return;
+    for (v1::WorkerFrame& frame : frames) {
+      outgoing_bytes_ += frame.ByteSizeLong();
+      outgoing_.push_back(std::move(frame));
+    }
+    unread = outgoing_bytes_ > kMaxUnreadBytes;
+    if (!unread && (writing_ || outgoing_.empty())) return;
+    if (!unread) {
+      writing_ = true;
+      writing_frame_ = std::move(outgoing_.front());
+      outgoing_.pop_front();
+      outgoing_bytes_ -= writing_frame_.ByteSizeLong();
+    }
+  }
+  if (unread) {
+    End(ResourceExhausted("forward stream: more than {} bytes of replies were not read", kMaxUnreadBytes));
+    return;
+  }
+  StartWrite(&writing_frame_);
+}
+
+void ForwardStream::OnWriteDone(bool ok) {
+  std::optional<grpc::Status> end;
+  {
+    const std::lock_guard lock(mutex_);
+    writing_ = false;
+    if (end_.has_value()) {
+      end = end_;
+    } else if (!ok || outgoing_.empty()) {
+      return;  // a failed write: the read that is waiting fails too and ends the stream
+    } else {
+      writing_ = true;
+      writing_frame_ = std::move(outgoing_.front());
+      outgoing_.pop_front();
+      outgoing_bytes_ -= writing_frame_.ByteSizeLong();
+    }
+  }
+  if (end.has_value()) {
+    Finish(*end);
+  } else {
+    StartWrite(&writing_frame_);
+  }
+}
+
+void ForwardStream::End(const absl::Status& status) {
+  bool writing = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (end_.has_value()) return;
+    end_ = ToGrpc(status);
+    alive_.store(false, std::memory_order_release);
+    writing = writing_;
+    outgoing_.clear();
+    outgoing_bytes_ = 0;
+  }
+  if (!writing) {
+    Finish(ToGrpc(status));
+  } else if (absl::IsResourceExhausted(status)) {
+    // The peer may never read again: only cancelling gets the write back.
+    context_->TryCancel();
+  }
+}
+
+void ForwardStream::OnCancel() { End(absl::CancelledError("the gateway left")); }
+
+void ForwardStream::OnDone() {
+  host_.Detach(this);
+  const std::shared_ptr<ForwardStream> self = std::move(self_);
+}
+
+}  // namespace spillway::rpc

@@ -1,0 +1,63 @@
+// What waits for the compute thread: decoded frames of the gateway's stream and tasks of the service, in
+// order. One consumer, any number of producers. Bounds are the stream's business (forward_stream.h).
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "rpc/fragments.h"
+#include "spillway/v1/worker.pb.h"
+
+namespace spillway::rpc {
+
+// Where the answers of one stream go. Thread-safe.
+class ReplySink {
+ public:
+  virtual ~ReplySink() = default;
+  virtual bool alive() const = 0;  // false once the stream ended: its work is dropped
+  virtual void Send(std::vector<v1::WorkerFrame> frames) = 0;
+  virtual void Release(uint64_t bytes) = 0;  // a work item of that many bytes left the queue
+};
+
+struct WorkItem {
+  using Work = std::variant<std::unique_ptr<v1::Forward>, ForwardJoiner::Refusal, v1::Open, v1::Fork,
+                            v1::Close, std::function<void()>>;
+  std::shared_ptr<ReplySink> sink;  // the stream and the queue own it together; null for a task
+  Work work;
+  uint64_t bytes = 0;
+  std::chrono::steady_clock::time_point received;
+  std::vector<uint32_t> cancelled;  // segments of a Forward that were cancelled while it waited
+};
+
+// Thread-safe; Pop belongs to one thread.
+class WorkQueue {
+ public:
+  void Push(WorkItem item);
+  // Marks the waiting segments of `sequence` that came over `sink`.
+  void Cancel(const ReplySink* sink, uint64_t sequence);
+  // Waits for an item, spinning for a moment first: the next hop of a busy pipeline comes within
+  // microseconds. nullopt after Stop, when all items are gone.
+  std::optional<WorkItem> Pop();
+  void Stop();
+  size_t size() const { return size_.load(std::memory_order_acquire); }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable available_;
+  std::deque<WorkItem> items_;
+  bool stopped_ = false;
+  std::atomic<size_t> size_{0};
+};
+
+}  // namespace spillway::rpc
