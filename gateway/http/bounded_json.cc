@@ -1,0 +1,174 @@
+#include "gateway/http/bounded_json.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "engine/tokenizer/utf8.h"
+
+namespace spillway::gateway {
+namespace {
+
+using nlohmann::json;
+
+struct Shape {
+  int depth = 0;
+  size_t values = 0;
+};
+
+// An upper bound of what the parser would build, found without building it; right for every valid text.
+Shape Measure(std::string_view text) {
+  Shape shape;
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      shape.depth = std::max(shape.depth, ++depth);
+      ++shape.values;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    } else if (c == ',') {
+      ++shape.values;
+    }
+  }
+  return shape;
+}
+
+ApiError BadBody(std::string message) { return {400, std::move(message), "", "invalid_json"}; }
+
+}  // namespace
+
+bool IsValidUtf8(std::string_view text) {
+  while (!text.empty()) {
+    const Utf8Step step = NextUtf8(text);
+    if (step.kind != Utf8Kind::kCharacter) return false;
+    text.remove_prefix(step.length);
+  }
+  return true;
+}
+
+std::optional<ApiError> ParseJsonObject(std::string_view body, json* out) {
+  if (!IsValidUtf8(body)) return BadBody("the request body is not valid UTF-8");
+  const Shape shape = Measure(body);
+  if (shape.depth > kMaxJsonDepth) {
+    return BadBody(
+        fmt::format("the request body is nested {} deep, allowed is {}", shape.depth, kMaxJsonDepth));
+  }
+  if (shape.values > kMaxJsonValues) {
+    return BadBody(
+        fmt::format("the request body holds {} values, allowed are {}", shape.values, kMaxJsonValues));
+  }
+  try {
+    *out = json::parse(body);
+  } catch (const json::parse_error& e) {
+    return BadBody(fmt::format("the request body is not valid JSON (at byte {})", e.byte));
+  } catch (const json::exception& e) {  // a number that no double holds
+    return BadBody(fmt::format("the request body holds a number out of range: {}", e.what()));
+  }
+  if (!out->is_object())
+    return BadBody(fmt::format("the request body is {}, must be an object", JsonKind(*out)));
+  return std::nullopt;
+}
+
+std::string_view JsonKind(const json& value) {
+  switch (value.type()) {
+    case json::value_t::null:
+      return "null";
+    case json::value_t::object:
+      return "an object";
+    case json::value_t::array:
+      return "an array";
+    case json::value_t::string:
+      return "a string";
+    case json::value_t::boolean:
+      return "a boolean";
+    case json::value_t::number_integer:
+    case json::value_t::number_unsigned:
+      return "an integer";
+    default:
+      return "a number";
+  }
+}
+
+const json* FieldReader::Find(const char* name) const {
+  const auto it = object_.find(name);
+  return it == object_.end() || it->is_null() ? nullptr : &*it;
+}
+
+bool FieldReader::Number(const char* name, const NumberRange& range, float* out) {
+  const json* value = ok() ? Find(name) : nullptr;
+  if (value == nullptr) return false;
+  const std::string allowed = fmt::format("{}{}, {}{}", range.above_low ? '(' : '[', range.low, range.high,
+                                          range.below_high ? ')' : ']');
+  if (!value->is_number()) {
+    Fail(name, fmt::format("is {}, must be a number in {}", JsonKind(*value), allowed));
+    return false;
+  }
+  const double number = value->get<double>();
+  const bool low_ok = range.above_low ? number > range.low : number >= range.low;
+  const bool high_ok = range.below_high ? number < range.high : number <= range.high;
+  if (!low_ok || !high_ok) {  // NaN fails both
+    Fail(name, fmt::format("is {}, allowed is {}", number, allowed));
+    return false;
+  }
+  *out = static_cast<float>(number);
+  return true;
+}
+
+bool FieldReader::Integer(const char* name, int64_t low, int64_t high, int64_t* out) {
+  const json* value = ok() ? Find(name) : nullptr;
+  if (value == nullptr) return false;
+  if (!value->is_number_integer()) {
+    Fail(name, fmt::format("is {}, must be an integer in [{}, {}]", JsonKind(*value), low, high));
+    return false;
+  }
+  const bool too_large =
+      value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
+  if (too_large || value->get<int64_t>() < low || value->get<int64_t>() > high) {
+    Fail(name, fmt::format("is {}, allowed is [{}, {}]", value->dump(), low, high));
+    return false;
+  }
+  *out = value->get<int64_t>();
+  return true;
+}
+
+bool FieldReader::Boolean(const char* name, bool* out) {
+  const json* value = ok() ? Find(name) : nullptr;
+  if (value == nullptr) return false;
+  if (!value->is_boolean()) {
+    Fail(name, fmt::format("is {}, must be true or false", JsonKind(*value)));
+    return false;
+  }
+  *out = value->get<bool>();
+  return true;
+}
+
+bool FieldReader::String(const char* name, std::string* out) {
+  const json* value = ok() ? Find(name) : nullptr;
+  if (value == nullptr) return false;
+  if (!value->is_string()) {
+    Fail(name, fmt::format("is {}, must be a string", JsonKind(*value)));
+    return false;
+  }
+  *out = value->get<std::string>();
+  return true;
+}
+
+void FieldReader::Fail(std::string_view name, std::string_view message, std::string_view code) {
+  if (error_.has_value()) return;
+  const std::string param = fmt::format("{}{}", prefix_, name);
+  error_ = ApiError{400, fmt::format("{} {}", param, message), param, std::string(code)};
+}
+
+void FieldReader::Adopt(std::optional<ApiError> error) {
+  if (!error_.has_value() && error.has_value()) error_ = std::move(error);
+}
+
+}  // namespace spillway::gateway
