@@ -87,11 +87,7 @@ void Connection::Flush() {
 
 void Connection::WriteSome() {
   if (state_ == State::kClosed) return;
-  if (written_ == writing_.size()) {
-    writing_.clear();
-    written_ = 0;
-    writing_.swap(output_);
-  }
+  if (writing_.empty()) writing_.swap(output_);
   const size_t bytes = std::min(writing_.size() - written_, kWriteSliceBytes);
   write_deadline_.Arm(limits_.write_timeout, [self = shared_from_this()] {
     spdlog::warn("event=slow_client id={} reason=\"does not read\"", self->request_id_);
@@ -107,6 +103,8 @@ void Connection::OnWritten(Error error, size_t bytes) {
   if (error) return Close();
   written_ += bytes;
   if (written_ < writing_.size()) return WriteSome();
+  writing_.clear();
+  written_ = 0;
   if (call_ != nullptr) call_->Flushed();
   if (!output_.empty()) return WriteSome();
   write_pending_ = false;
