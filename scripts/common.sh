@@ -58,11 +58,11 @@ need_model() {
   rm -rf "$work"
 }
 
-# configure PRESET [CMAKE OPTIONS]: once; ninja runs CMake again by itself when its files change.
+# configure PRESET [CMAKE OPTIONS]; ninja runs CMake again by itself when its files change.
 configure() {
-  local preset=$1
+  local preset=$1 log
   shift
-  cmake --preset "$preset" "$@" >"build-$preset.log.tmp" 2>&1 ||
-    { cat "build-$preset.log.tmp" >&2; rm -f "build-$preset.log.tmp"; fail "configuring $preset failed"; }
-  rm -f "build-$preset.log.tmp"
+  log=$(mktemp)
+  cmake --preset "$preset" "$@" >"$log" 2>&1 || { cat "$log" >&2; rm -f "$log"; fail "configuring $preset failed"; }
+  rm -f "$log"
 }

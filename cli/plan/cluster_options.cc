@@ -15,15 +15,15 @@
 namespace spillway::cli {
 namespace {
 
-constexpr uint64_t kDefaultHostVram = uint64_t{64}
-                                      << 20;  // so that layers really spill on a machine without a GPU
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+// Small, so that layers really spill on a machine without a GPU.
+constexpr uint64_t kDefaultHostVram = 64 * kMiB;
 
 absl::Status BackendMissing(const std::string& what) {
   const truth::CauseInfo* cause = truth::FindCause("backend_missing");
   return FailedPrecondition(
       "{} cause={} ({}): CUDA is not built yet, and the host device is never taken silently. Remedy: give "
-      "--device "
-      "host --vram-budget 64MiB to run the GPU worker on the CPU within that budget",
+      "--device host --vram-budget 64MiB to run the GPU worker on the CPU within that budget",
       what, cause->name, cause->id);
 }
 
@@ -50,6 +50,11 @@ absl::StatusOr<uint64_t> ParseBudget(const char* name, const std::string& text) 
   return *bytes;
 }
 
+// As a user would write it: whole MiB where it is, else bytes.
+std::string BudgetArgument(uint64_t bytes) {
+  return bytes % kMiB == 0 ? fmt::format("{}MiB", bytes / kMiB) : std::to_string(bytes);
+}
+
 // What the head alone needs on the GPU worker, whatever the budgets are.
 uint64_t HeadBytes(const Model& model, PlanOptions options) {
   options.gpu_layers = PlanOptions::GpuLayers::kCount;
@@ -64,8 +69,10 @@ absl::Status SetBudgets(const ClusterOptions& options, const Model& model, const
                         ClusterPlan* cluster) {
   PlanOptions& plan = cluster->options;
   if (options.vram_budget.empty()) {
-    plan.gpu.budget_bytes = std::max(kDefaultHostVram, HeadBytes(model, plan));
-    cluster->note += fmt::format(" --vram-budget {}", FormatBytesHuman(plan.gpu.budget_bytes));
+    // Whole MiB, so that the line can be copied.
+    const uint64_t head = (HeadBytes(model, plan) + kMiB - 1) / kMiB * kMiB;
+    plan.gpu.budget_bytes = std::max(kDefaultHostVram, head);
+    cluster->note += " --vram-budget " + BudgetArgument(plan.gpu.budget_bytes);
   } else {
     SPILLWAY_ASSIGN_OR_RETURN(plan.gpu.budget_bytes, ParseBudget("--vram-budget", options.vram_budget));
     if (!cluster->note.empty()) cluster->note += " --vram-budget " + options.vram_budget;

@@ -91,10 +91,13 @@ class Listener {
 
 }  // namespace
 
-absl::StatusOr<Answer> Ask(const std::string& api_address, const Json& messages, uint32_t max_tokens,
+absl::StatusOr<Answer> Ask(const std::string& api_address, const Json& messages, const AskOptions& options,
                            const std::function<void(std::string_view)>& on_text) {
-  Json body = {{"messages", messages}, {"stream", true}, {"stream_options", {{"include_usage", true}}}};
-  if (max_tokens > 0) body["max_tokens"] = max_tokens;
+  Json body = {{"messages", messages},
+               {"stream", true},
+               {"stream_options", {{"include_usage", true}}},
+               {"temperature", options.temperature}};
+  if (options.max_tokens > 0) body["max_tokens"] = options.max_tokens;
   Listener listener(Clock::now(), on_text);
   SPILLWAY_ASSIGN_OR_RETURN(
       const HttpAnswer answer,

@@ -19,9 +19,14 @@ struct Answer {
   uint64_t generated_tokens = 0;
 };
 
+struct AskOptions {
+  uint32_t max_tokens = 0;  // 0 = what the context allows
+  double temperature = 0;   // 0 = greedy
+};
+
 // messages: of /v1/chat/completions. `on_text` gets every piece as it comes. Unavailable when the answer
 // breaks off or the API refuses, with its reason.
 absl::StatusOr<Answer> Ask(const std::string& api_address, const nlohmann::ordered_json& messages,
-                           uint32_t max_tokens, const std::function<void(std::string_view)>& on_text);
+                           const AskOptions& options, const std::function<void(std::string_view)>& on_text);
 
 }  // namespace spillway::cli

@@ -26,7 +26,7 @@ struct RunOptions {
   StartOptions start;
   std::string prompt;
   std::string system;
-  uint32_t max_tokens = 0;
+  AskOptions ask;
   bool keep = false;
 };
 
@@ -78,7 +78,8 @@ void PrintCosts(const PreparedCluster& prepared, const Answer& answer) {
     fmt::print("The parts of each hop are not known: {}\n\n", MessageOf(status.status()));
   }
   fmt::print("API      {}/v1\nstatus   {}\n", cluster.api_url(), cluster.status_url());
-  for (const Json& process : cluster.Description()["processes"]) {
+  const Json description = cluster.Description();
+  for (const Json& process : description["processes"]) {
     fmt::print("metrics  {}  ({})\n", process["metrics"].get<std::string>(),
                process["name"].get<std::string>());
   }
@@ -108,7 +109,7 @@ class Conversation {
 
   absl::StatusOr<Answer> Say(const std::string& text) {
     messages_.push_back({{"role", "user"}, {"content", text}});
-    auto answer = Ask(address_, messages_, options_.max_tokens, PrintPiece);
+    auto answer = Ask(address_, messages_, options_.ask, PrintPiece);
     fmt::print("\n");
     if (answer.ok()) {
       messages_.push_back({{"role", "assistant"}, {"content", answer->text}});
@@ -198,7 +199,7 @@ void AddRunCommand(CLI::App& app, Action* selected) {
   command->add_option("--prompt", options->prompt,
                       "The question; without it standard input, or a chat on a terminal");
   command->add_option("--system", options->system, "System message");
-  command->add_option("--max-tokens", options->max_tokens,
+  command->add_option("--max-tokens", options->ask.max_tokens,
                       "Longest answer (default: what the context allows)");
   command->add_flag("--keep", options->keep, "Keep serving after the answer until Ctrl-C");
   command->callback([options, selected] { *selected = [options] { return RunRun(*options); }; });
