@@ -1,5 +1,5 @@
-// Renders a model's chat template: the subset of Jinja that published templates use, with bounded time and memory.
-// Pure: no files, no clock but the `now` it is given.
+// Renders a model's chat template: the subset of Jinja that published templates use, with bounded time and
+// memory. Pure: no files, no clock but the `now` it is given.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -13,12 +13,12 @@ namespace spillway {
 
 struct ChatTemplateInput {
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
-  nlohmann::ordered_json tools;          // null when none
-  nlohmann::ordered_json extra;          // further variables (object or null)
+  nlohmann::ordered_json tools;  // null when none
+  nlohmann::ordered_json extra;  // further variables (object or null)
   bool add_generation_prompt = true;
   std::string bos_token;
   std::string eos_token;
-  int64_t now_unix_seconds = 0;          // for strftime_now, taken as UTC
+  int64_t now_unix_seconds = 0;  // for strftime_now, taken as UTC
 };
 
 // Immutable; thread-safe.
