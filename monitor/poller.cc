@@ -71,6 +71,7 @@ Sample Poller::Poll(std::chrono::milliseconds deadline) {
   for (Call<v1::DescribeReply>& call : calls) {
     WorkerSample& worker = sample.workers.emplace_back();
     worker.reachable = call.status.ok();
+    worker.gone = call.status.error_code() == grpc::StatusCode::UNAVAILABLE;
     worker.error = call.status.error_message();
     if (worker.reachable) worker.reply = std::move(call.reply);
   }

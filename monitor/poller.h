@@ -15,6 +15,7 @@ namespace spillway::monitor {
 
 struct WorkerSample {
   bool reachable = false;
+  bool gone = false;  // its address refuses or dropped the connection, rather than being late
   std::string error;  // of the call, when not reachable
   v1::DescribeReply reply;
 };

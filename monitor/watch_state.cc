@@ -21,7 +21,8 @@ truth::WorkerFacts FactsOf(const WorkerSample& sample) {
   truth::WorkerFacts facts;
   facts.reachable = sample.reachable;
   const v1::DescribeReply& reply = sample.reply;
-  facts.planned = reply.has_expected();
+  // A worker that loads has nothing yet to compare; failures it counts may be of an earlier attempt.
+  facts.planned = reply.has_expected() && reply.state() != "loading";
   facts.loaded = reply.has_loaded();
   facts.expected_device = reply.expected().device();
   facts.executed_device = reply.profile().device();
@@ -93,7 +94,8 @@ std::vector<Event> WatchState::Update(const std::vector<WorkerSample>& samples, 
     }
     const bool same = pending.cause == verdict.cause && pending.extent == verdict.extent;
     pending = {verdict.cause, verdict.extent, same ? pending.rounds + 1 : 1};
-    if (verdict.fallback() && pending.rounds < kConfirmRounds) continue;
+    const bool certain = samples[i].gone || !verdict.fallback();
+    if (!certain && pending.rounds < kConfirmRounds) continue;
     pending = {};
     transitions.push_back({now_unix_seconds, view.target.name, view.verdict.cause, verdict.cause,
                            std::string(truth::ExtentName(verdict.extent)), verdict.detail, verdict.remedy});

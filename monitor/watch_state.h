@@ -40,7 +40,9 @@ uint32_t LoadedLayers(const v1::DescribeReply& reply);
 class WatchState {
  public:
   static constexpr size_t kMaxEvents = 200;
-  // A new fallback must be seen twice: one late answer on a busy machine is no alarm. Its end counts at once.
+  // A new fallback must be seen twice: one late answer on a busy machine is no alarm. A worker whose address
+  // refuses is no guess and counts at once (it may be restarted before a second look), and so does the end of
+  // a fallback.
   static constexpr int kConfirmRounds = 2;
   // A worker that never answered may still be starting.
   static constexpr double kStartSeconds = 15;

@@ -52,6 +52,14 @@ TEST_F(WatchStateTest, LostWorkerIsNamedInTheSecondRoundAndItsReturnAtOnce) {
   EXPECT_EQ(state_.events().front().to, "");
 }
 
+TEST_F(WatchStateTest, RefusedConnectionIsNamedAtOnce) {
+  Next(Reachable(HealthyReply()));
+  WorkerSample refused = Unreachable();
+  refused.gone = true;
+  EXPECT_EQ(Next(refused).at(0).to, "worker_unreachable");
+  EXPECT_EQ(Next(Reachable(HealthyReply())).at(0).to, "");
+}
+
 TEST_F(WatchStateTest, OneLateAnswerIsNoAlarm) {
   Next(Reachable(HealthyReply()));
   for (int i = 0; i < 5; ++i) {
@@ -99,6 +107,18 @@ TEST_F(WatchStateTest, UnplannedWorkerIsNoFallback) {
   reply.set_state("ready");
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(Next(Reachable(reply)).empty());
   EXPECT_EQ(PlannedLayers(reply), 0u);
+}
+
+TEST_F(WatchStateTest, LoadingAgainAfterAFailureIsNoFallback) {
+  v1::DescribeReply reply = HealthyReply();
+  reply.set_state("loading");
+  reply.clear_loaded();
+  reply.clear_allocated();
+  reply.set_allocation_failures(1);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(Next(Reachable(reply)).empty());
+  reply.set_state("degraded");
+  Next(Reachable(reply));
+  EXPECT_EQ(Next(Reachable(reply)).at(0).to, "alloc_failed");
 }
 
 TEST_F(WatchStateTest, EventsAreBounded) {
