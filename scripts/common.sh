@@ -34,7 +34,8 @@ need_packages() {
   [ ${#missing[@]} -gt 0 ] || return 0
   say "installing Debian packages: ${missing[*]}"
   as_root DEBIAN_FRONTEND=noninteractive apt-get -qq update
-  as_root DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "${missing[@]}" >&2
+  as_root DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 --no-install-recommends \
+    install "${missing[@]}" >/dev/null
 }
 
 model_is_right() { printf '%s  %s\n' "$model_sha256" "$1" | sha256sum --check --status 2>/dev/null; }

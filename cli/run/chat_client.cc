@@ -27,7 +27,7 @@ std::string ErrorText(const std::string& body) {
 
 class Listener {
  public:
-  Listener(Clock::time_point begin, const std::function<void(std::string_view)>& on_text)
+  Listener(Clock::time_point begin, const std::function<bool(std::string_view)>& on_text)
       : begin_(begin), on_text_(on_text) {}
 
   bool OnEvent(std::string_view data) {
@@ -50,9 +50,7 @@ class Listener {
     if (!choice.contains("delta") || !choice["delta"].is_object() || !choice["delta"].contains("content"))
       return true;
     const Json& content = choice["delta"]["content"];
-    if (content.is_string() && !content.get_ref<const std::string&>().empty())
-      TakeText(content.get<std::string>());
-    return true;
+    return !content.is_string() || TakeText(content.get<std::string>());
   }
 
   absl::StatusOr<Answer> Finish() {
@@ -71,18 +69,19 @@ class Listener {
     answer_.generated_tokens = event["usage"].value("completion_tokens", uint64_t{0});
   }
 
-  void TakeText(const std::string& text) {
+  bool TakeText(const std::string& text) {
+    if (text.empty()) return true;
     last_ = Clock::now();
     if (answer_.text.empty()) {
       first_ = last_;
       answer_.ttft_seconds = Seconds(first_ - begin_);
     }
     answer_.text += text;
-    on_text_(text);
+    return on_text_(text);
   }
 
   const Clock::time_point begin_;
-  const std::function<void(std::string_view)>& on_text_;
+  const std::function<bool(std::string_view)>& on_text_;
   Clock::time_point first_, last_;
   Answer answer_;
   std::string error_;
@@ -92,7 +91,7 @@ class Listener {
 }  // namespace
 
 absl::StatusOr<Answer> Ask(const std::string& api_address, const Json& messages, const AskOptions& options,
-                           const std::function<void(std::string_view)>& on_text) {
+                           const std::function<bool(std::string_view)>& on_text) {
   Json body = {{"messages", messages},
                {"stream", true},
                {"stream_options", {{"include_usage", true}}},

@@ -24,9 +24,9 @@ struct AskOptions {
   double temperature = 0;   // 0 = greedy
 };
 
-// messages: of /v1/chat/completions. `on_text` gets every piece as it comes. Unavailable when the answer
-// breaks off or the API refuses, with its reason.
+// messages: of /v1/chat/completions. `on_text` gets every piece as it comes and returns false to break off.
+// Unavailable when the answer breaks off or the API refuses, with its reason.
 absl::StatusOr<Answer> Ask(const std::string& api_address, const nlohmann::ordered_json& messages,
-                           const AskOptions& options, const std::function<void(std::string_view)>& on_text);
+                           const AskOptions& options, const std::function<bool(std::string_view)>& on_text);
 
 }  // namespace spillway::cli

@@ -65,18 +65,20 @@ void PrintPiece(std::string_view text) {
   std::fflush(stdout);
 }
 
+std::string DescribeHops(const Cluster& cluster) {
+  const auto status = GetClusterStatus(cluster.admin());
+  if (!status.ok()) return "The parts of each hop are not known: " + MessageOf(status.status()) + "\n";
+  return "Parts of each hop, means over the last minute:\n" + HopTable(*status);
+}
+
 // What the answer cost: the client's figures, the gateway's view of the hops, and where to look further.
-void PrintCosts(const PreparedCluster& prepared, const Answer& answer) {
+void PrintCosts(const PreparedCluster& prepared, const Answer& answer, const std::string& hops) {
   const Cluster& cluster = *prepared.cluster;
   fmt::print("\n{}\n", prepared.placement);
   fmt::print("{} prompt tokens, {} generated ({}); time to first token {:.0f} ms; {:.1f} tokens/s\n\n",
              answer.prompt_tokens, answer.generated_tokens, answer.finish_reason, answer.ttft_seconds * 1e3,
              answer.tokens_per_second);
-  if (const auto status = GetClusterStatus(cluster.admin()); status.ok()) {
-    fmt::print("Parts of each hop, means over the last minute:\n{}\n", HopTable(*status));
-  } else {
-    fmt::print("The parts of each hop are not known: {}\n\n", MessageOf(status.status()));
-  }
+  fmt::print("{}\n", hops);
   fmt::print("API      {}/v1\nstatus   {}\n", cluster.api_url(), cluster.status_url());
   const Json description = cluster.Description();
   for (const Json& process : description["processes"]) {
@@ -102,14 +104,20 @@ std::optional<std::string> ReadLine(const ClusterThread& thread) {
 
 class Conversation {
  public:
-  Conversation(const RunOptions& options, const PreparedCluster& prepared)
-      : options_(options), prepared_(prepared), address_(prepared.cluster->api_url().substr(7)) {
+  Conversation(const RunOptions& options, const PreparedCluster& prepared, const ClusterThread& thread)
+      : options_(options),
+        thread_(thread),
+        prepared_(prepared),
+        address_(prepared.cluster->api_url().substr(7)) {
     if (!options.system.empty()) messages_.push_back({{"role", "system"}, {"content", options.system}});
   }
 
   absl::StatusOr<Answer> Say(const std::string& text) {
     messages_.push_back({{"role", "user"}, {"content", text}});
-    auto answer = Ask(address_, messages_, options_.ask, PrintPiece);
+    auto answer = Ask(address_, messages_, options_.ask, [this](std::string_view piece) {
+      PrintPiece(piece);
+      return !thread_.stopping();  // Ctrl-C: leaving frees the gateway at once
+    });
     fmt::print("\n");
     if (answer.ok()) {
       messages_.push_back({{"role", "assistant"}, {"content", answer->text}});
@@ -119,29 +127,32 @@ class Conversation {
     return answer;
   }
 
-  int Chat(const ClusterThread& thread) {
+  int Chat() {
     std::optional<Answer> last;
+    std::string hops;  // asked for while the cluster still runs
     while (true) {
       PrintPiece("> ");
-      const auto line = ReadLine(thread);
+      const auto line = ReadLine(thread_);
       if (!line.has_value()) break;
       if (line->empty()) continue;
       const auto answer = Say(*line);
       if (answer.ok()) {
         last = *answer;
-      } else if (thread.stopping()) {
+        hops = DescribeHops(*prepared_.cluster);
+      } else if (thread_.stopping()) {
         break;
       } else {
         fmt::print(stderr, "spillway: {}\n", MessageOf(answer.status()));
       }
     }
     fmt::print("\n");
-    if (last.has_value()) PrintCosts(prepared_, *last);
+    if (last.has_value()) PrintCosts(prepared_, *last, hops);
     return kOk;
   }
 
  private:
   const RunOptions& options_;
+  const ClusterThread& thread_;
   const PreparedCluster& prepared_;
   const std::string address_;
   Json messages_ = Json::array();
@@ -175,11 +186,11 @@ int RunRun(const RunOptions& options) {
     Fail(kFailed, MessageOf(started));
     return prepared->cluster->exit_code();
   }
-  Conversation conversation(options, *prepared);
-  if (prompt.empty()) return conversation.Chat(thread);
+  Conversation conversation(options, *prepared, thread);
+  if (prompt.empty()) return conversation.Chat();
   const auto answer = conversation.Say(prompt);
   if (!answer.ok()) return Fail(kFailed, MessageOf(answer.status()));
-  PrintCosts(*prepared, *answer);
+  PrintCosts(*prepared, *answer, DescribeHops(*prepared->cluster));
   if (options.keep) {
     fmt::print("\nServing until Ctrl-C.\n");
     std::fflush(stdout);

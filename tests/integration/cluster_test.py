@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import unittest
 
 from running_cluster import RunningCluster, alive, request, wait_until
@@ -150,7 +151,6 @@ class Restarting(TinyClusterTest):
         with RunningCluster(self.model, "--ctx-size", 256, "--n-gpu-layers", 3) as cluster:
             before = cluster.complete(PROMPT)["choices"][0]["text"]
             dead = cluster.pids["cpu-worker-0"]
-            pathlib.Path(f"/proc/{dead}/stat").read_text()
             subprocess.run(["kill", "-KILL", str(dead)], check=True)
             reasons = set()
 
@@ -171,6 +171,23 @@ class Restarting(TinyClusterTest):
             self.assertGreater(refused + lost, 0)
             self.assertEqual(cluster.children() & set(cluster.pids.values()), set(cluster.pids.values()) - {dead})
             self.assertEqual(len(cluster.children()), len(cluster.pids))
+
+    def test_a_running_request_ends_with_the_reason(self):
+        with RunningCluster(self.model, "--ctx-size", 2048, "--n-gpu-layers", 3) as cluster:
+            answers = []
+
+            def ask():
+                answers.append(request(cluster.api + "/v1/completions", {"prompt": PROMPT, "max_tokens": 2000,
+                                                                         "temperature": 0, "ignore_eos": True}))
+
+            thread = threading.Thread(target=ask)
+            thread.start()
+            wait_until(lambda: cluster.sample("gateway", "spillway_requests_running") > 0, 30, "the request running")
+            subprocess.run(["kill", "-KILL", str(cluster.pids["cpu-worker-0"])], check=True)
+            thread.join(timeout=60)
+            status, text = answers[0]
+            self.assertEqual(status, 503, text)
+            self.assertIn("cpu-worker-0", json.loads(text)["error"]["message"])
 
     def test_every_other_process_comes_back_on_its_ports(self):
         with RunningCluster(self.model, "--ctx-size", 256, "--n-gpu-layers", 3) as cluster:
