@@ -21,12 +21,17 @@ ForwardStream* ForwardStream::Start(StreamHost& host, WorkQueue& queue,
                                     grpc::CallbackServerContext* context) {
   std::shared_ptr<ForwardStream> stream(new ForwardStream(host, queue, context));
   stream->self_ = stream;
-  stream->StartRead(&stream->frame_);
-  return stream.get();
+  ForwardStream* const raw = stream.get();
+  stream.reset();
+  raw->turn_.fetch_add(1, std::memory_order_release);
+  raw->StartRead(&raw->frame_);
+  return raw;
 }
 
 void ForwardStream::OnReadDone(bool ok) {
+  turn_.load(std::memory_order_acquire);
   if (!ok) {
+    turn_.fetch_add(1, std::memory_order_release);
     End(absl::OkStatus());
     return;
   }
@@ -37,9 +42,11 @@ void ForwardStream::OnReadDone(bool ok) {
     status = Internal("forward stream: {}", error.what());
   }
   if (!status.ok()) {
+    turn_.fetch_add(1, std::memory_order_release);
     End(status);
     return;
   }
+  turn_.fetch_add(1, std::memory_order_release);
   if (alive()) StartRead(&frame_);
 }
 
@@ -178,6 +185,9 @@ void ForwardStream::End(const absl::Status& status) {
 void ForwardStream::OnCancel() { End(absl::CancelledError("the gateway left")); }
 
 void ForwardStream::OnDone() {
+  turn_.load(std::memory_order_acquire);
+  // Whoever ended the stream or wrote last has let go of it.
+  { const std::lock_guard lock(mutex_); }
   host_.Detach(this);
   const std::shared_ptr<ForwardStream> self = std::move(self_);
 }

@@ -65,6 +65,9 @@ class ForwardStream final : public grpc::ServerBidiReactor<v1::ClientFrame, v1::
   std::atomic<bool> alive_{true};
   std::atomic<uint64_t> queued_items_{0};
   std::atomic<uint64_t> queued_bytes_{0};
+  // gRPC calls back on any of its threads, one after another, but orders them by means of its own that no
+  // tool sees: each callback takes over from the one before through this.
+  std::atomic<uint32_t> turn_{0};
 
   // Confined to the reading callbacks, one at a time.
   v1::ClientFrame frame_;
