@@ -230,7 +230,7 @@ ExpressionPtr ExpressionParser::ParseCompare() {
     } else {
       const auto found = std::find_if(std::begin(kOperators), std::end(kOperators),
                                       [this](auto o) { return AtOperator(o); });
-      if (found != std::end(kOperators)) op = *found;
+      if (found != std::end(kOperators)) op = std::string(*found);
     }
     if (op.empty()) return node != nullptr ? std::move(node) : std::move(first);
     if (node == nullptr) {

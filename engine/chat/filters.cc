@@ -91,7 +91,7 @@ Value ToJsonText(Context& context, const Value& input, const Arguments& argument
   style.sort_keys = IsTrue(bound[3]);
   if (indent.is_integral()) {
     style.indent = std::clamp<int64_t>(indent.integer(), 0, 100);
-    style.item_separator = ",";
+    style.item_separator = std::string(1, ',');
   }
   if (bound[2].is_list() && bound[2].list().items.size() == 2) {
     style.item_separator = ToText(context, bound[2].list().items[0]);

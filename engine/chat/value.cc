@@ -1,6 +1,8 @@
 // Python's truth, equality, order and membership for template values.
 #include "engine/chat/value.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -126,16 +128,15 @@ int Compare(Context& context, const Value& a, const Value& b) {
     return left.size() < right.size() ? -1 : left.size() > right.size() ? 1 : 0;
   }
   const Value& bad = b.is_undefined() ? b : a;
-  context.Fail(bad.is_undefined()
-                   ? bad.undefined_reason()
-                   : "cannot order " + std::string(TypeName(a)) + " and " + std::string(TypeName(b)));
+  context.Fail(bad.is_undefined() ? bad.undefined_reason()
+                                  : fmt::format("cannot order {} and {}", TypeName(a), TypeName(b)));
   return 0;
 }
 
 bool Contains(Context& context, const Value& container, const Value& item) {
   if (container.is_string()) {
     if (!item.is_string()) {
-      context.Fail("'in <string>' needs a string on its left, not " + std::string(TypeName(item)));
+      context.Fail(fmt::format("'in <string>' needs a string on its left, not {}", TypeName(item)));
       return false;
     }
     return context.ChargeBytes(container.string().size()) &&
@@ -161,7 +162,7 @@ std::shared_ptr<const List> ToIterable(Context& context, const Value& value) {
       rest.remove_prefix(length);
     }
   } else if (!value.is_undefined()) {
-    context.Fail("'" + std::string(TypeName(value)) + "' is not iterable");
+    context.Fail(fmt::format("'{}' is not iterable", TypeName(value)));
     return nullptr;
   }
   const Value list = MakeList(context, std::move(items));

@@ -7,7 +7,9 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
+#include <utility>
 
 #include "engine/base/status.h"
 #include "gateway/grpc/text_assembly.h"
@@ -54,6 +56,10 @@ uint64_t RandomSeed() {
   return uint64_t{device()} << 32 | device();
 }
 
+double SecondsBetween(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
 uint64_t Nanoseconds(double seconds) { return static_cast<uint64_t>(seconds * 1e9); }
 
 std::string_view OutcomeOf(const absl::Status& status) {
@@ -71,6 +77,63 @@ std::string_view OutcomeOf(const absl::Status& status) {
       return "error";
   }
 }
+
+// What one call has answered so far, and what the metrics say of it. Confined to the call's thread.
+class Answer {
+ public:
+  Answer(TextAssembly text, Clock::time_point arrival, telemetry::GatewayMetrics& metrics)
+      : text_(std::move(text)), arrival_(arrival), metrics_(metrics) {}
+
+  bool stopped() const { return text_.stopped(); }
+
+  void AddToken(const TimedEvent& timed, v1::GenerateReply* reply) {
+    if (text_.stopped()) return;  // drawn before the cancellation arrived
+    if (tokens_++ == 0) {
+      first_ = timed.at;
+    } else {
+      metrics_.InterToken(SecondsBetween(previous_, timed.at));
+    }
+    previous_ = timed.at;
+    const GenerationEvent& event = timed.event;
+    v1::TokenLogprob& token = *reply->add_tokens();
+    token.set_token(event.token.token);
+    token.set_logprob(event.token.logprob);
+    if (!event.is_stop) reply->mutable_text()->append(text_.Add(event.token.token));
+  }
+
+  // The error that ended it, if one did.
+  absl::Status Finish(const GenerationEvent& done, v1::GenerateReply* reply) {
+    if (!text_.stopped() && done.finish == FinishReason::kError) return done.error;
+    reply->mutable_text()->append(text_.Finish());
+    const bool stop = text_.stopped() || done.finish == FinishReason::kStop;
+    const bool cancelled = !stop && done.finish == FinishReason::kCancelled;
+    reply->set_finish_reason(stop ? "stop" : cancelled ? "cancelled" : "length");
+    v1::Usage& usage = *reply->mutable_usage();
+    usage.set_prompt_tokens(done.prompt_tokens);
+    usage.set_completion_tokens(tokens_);
+    usage.set_queue_ns(Nanoseconds(done.timings.queue));
+    usage.set_prefill_ns(Nanoseconds(done.timings.prefill));
+    usage.set_decode_ns(Nanoseconds(done.timings.decode));
+    if (tokens_ > 1) metrics_.TimePerOutputToken(SecondsBetween(first_, previous_) / (tokens_ - 1));
+    return absl::OkStatus();
+  }
+
+  // A reply has been handed over.
+  void Sent() {
+    if (tokens_ > 0 && !std::exchange(first_sent_, true)) {
+      metrics_.FirstToken(SecondsBetween(arrival_, Clock::now()));
+    }
+  }
+
+ private:
+  TextAssembly text_;
+  const Clock::time_point arrival_;
+  telemetry::GatewayMetrics& metrics_;
+  uint32_t tokens_ = 0;
+  bool first_sent_ = false;
+  Clock::time_point first_;
+  Clock::time_point previous_;
+};
 
 }  // namespace
 
@@ -125,7 +188,7 @@ absl::Status GenerationService::Run(const v1::GenerateRequest& request, grpc::Se
   SPILLWAY_ASSIGN_OR_RETURN(GenerationRequest parsed, Parse(request));
   const std::vector<std::string> stops(request.stop().begin(), request.stop().end());
   SPILLWAY_ASSIGN_OR_RETURN(StopMatcher matcher, StopMatcher::Create(stops));
-  TextAssembly text(tokenizer_, std::move(matcher));
+  Answer answer(TextAssembly(tokenizer_, std::move(matcher)), arrival, metrics_);
   const auto mailbox = std::make_shared<Mailbox>();
   const absl::StatusOr<RequestId> id =
       backend_.Submit(std::move(parsed), [mailbox](const GenerationEvent& event) { mailbox->Push(event); });
@@ -134,62 +197,25 @@ absl::Status GenerationService::Run(const v1::GenerateRequest& request, grpc::Se
     if (absl::IsUnavailable(id.status())) metrics_.Rejected("no_worker");
     return id.status();
   }
-  bool cancelled = false;
-  uint32_t tokens = 0;
-  Clock::time_point first, previous;
+  bool stopping = false;
   while (true) {
     v1::GenerateReply reply;
     std::optional<GenerationEvent> done;
     for (const TimedEvent& timed : mailbox->Take(kDisconnectCheck)) {
-      const GenerationEvent& event = timed.event;
-      if (event.kind == GenerationEvent::Kind::kDone) {
-        done = event;
-        continue;
-      }
-      if (text.stopped()) continue;  // drawn before the cancellation arrived
-      ++tokens;
-      if (tokens == 1) first = timed.at;
-      if (tokens > 1) metrics_.InterToken(std::chrono::duration<double>(timed.at - previous).count());
-      previous = timed.at;
-      v1::TokenLogprob& token = *reply.add_tokens();
-      token.set_token(event.token.token);
-      token.set_logprob(event.token.logprob);
-      if (!event.is_stop) reply.mutable_text()->append(text.Add(event.token.token));
-    }
-    if (text.stopped() && !cancelled) {
-      backend_.Cancel(*id);
-      cancelled = true;
-    }
-    if (context.IsCancelled()) {
-      backend_.Cancel(*id);
-      return absl::CancelledError("the client left");
-    }
-    if (done.has_value()) {
-      if (!text.stopped() && done->finish == FinishReason::kError) return done->error;
-      reply.mutable_text()->append(text.Finish());
-      const bool stop = text.stopped() || done->finish == FinishReason::kStop;
-      const bool was_cancelled = !stop && done->finish == FinishReason::kCancelled;
-      reply.set_finish_reason(stop ? "stop" : was_cancelled ? "cancelled" : "length");
-      v1::Usage& usage = *reply.mutable_usage();
-      usage.set_prompt_tokens(done->prompt_tokens);
-      usage.set_completion_tokens(tokens);
-      usage.set_queue_ns(Nanoseconds(done->timings.queue));
-      usage.set_prefill_ns(Nanoseconds(done->timings.prefill));
-      usage.set_decode_ns(Nanoseconds(done->timings.decode));
-      if (tokens > 1) {
-        metrics_.TimePerOutputToken(std::chrono::duration<double>(previous - first).count() / (tokens - 1));
+      if (timed.event.kind == GenerationEvent::Kind::kDone) {
+        done = timed.event;
+      } else {
+        answer.AddToken(timed, &reply);
       }
     }
-    if (reply.tokens_size() == 0 && !done.has_value()) continue;
-    const bool had_first = tokens > static_cast<uint32_t>(reply.tokens_size());
-    const bool sent = writer.Write(reply);
-    if (!had_first && tokens > 0) {
-      metrics_.FirstToken(std::chrono::duration<double>(Clock::now() - arrival).count());
-    }
-    if (!sent && !done.has_value()) {
-      backend_.Cancel(*id);
-      return absl::CancelledError("the client left");
-    }
+    // A stop string ends the text; the backend's last event still brings the timings.
+    if (answer.stopped() && !std::exchange(stopping, true)) backend_.Cancel(*id);
+    if (done.has_value()) SPILLWAY_RETURN_IF_ERROR(answer.Finish(*done, &reply));
+    const bool something = reply.tokens_size() > 0 || done.has_value();
+    const bool gone = context.IsCancelled() || (something && !writer.Write(reply));
+    if (gone && !done.has_value()) backend_.Cancel(*id);
+    if (gone) return absl::CancelledError("the client left");
+    if (something) answer.Sent();
     if (done.has_value()) return absl::OkStatus();
   }
 }

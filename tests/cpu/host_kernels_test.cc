@@ -49,7 +49,7 @@ struct MatmulCase {
 class HostMatmul : public testing::TestWithParam<MatmulCase> {};
 
 std::vector<float> Multiply(const Kernels& kernels, const PackedMatrix& w, const std::vector<float>& x,
-                       uint32_t rows, const std::vector<float>& bias, bool* guards_intact) {
+                            uint32_t rows, const std::vector<float>& bias, bool* guards_intact) {
   const uint32_t stride = PadTo32(w.n_in);
   const uint32_t out_stride = PadTo16(w.n_out);
   Aligned<float> input(size_t{rows} * stride);

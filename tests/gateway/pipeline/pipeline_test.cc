@@ -20,10 +20,11 @@ namespace {
 
 constexpr std::chrono::seconds kLong{60};  // a deadline that only a hung test meets
 
-Model TinyModelAt(const std::string& name, uint64_t seed) {
+// `n_ctx` stands in the header, so that another one makes another identity.
+Model TinyModelAt(const std::string& name, uint32_t n_ctx) {
   test::TinyModel tiny;
   tiny.n_layer = 3;
-  tiny.seed = seed;
+  tiny.n_ctx = n_ctx;
   const auto path = test::WriteTinyModel(tiny, ::testing::TempDir() + name);
   EXPECT_TRUE(path.ok()) << path.status();
   absl::StatusOr<Model> model = LoadModel(*path);
@@ -51,7 +52,7 @@ std::vector<int32_t> Unsplit(const Model& model, const std::vector<int32_t>& pro
 }
 
 // Layers [0, split) on the CPU worker, the rest and the head on the GPU worker.
-StageSetup Setup(const Model& model, const HostWorker& worker, bool gpu, StageUnits units) {
+StageSetup StageFor(const Model& model, const HostWorker& worker, bool gpu, StageUnits units) {
   PlannedStage planned;
   planned.gpu = gpu;
   planned.units = units;
@@ -104,8 +105,8 @@ class PipelineTest : public ::testing::Test {
 
   void StartCluster() {
     const uint32_t layers = model_.config.n_layer;
-    std::vector<StageSetup> setups = {Setup(model_, cpu_, false, {0, 2, true, false}),
-                                      Setup(model_, gpu_, true, {2, layers, false, true})};
+    std::vector<StageSetup> setups = {StageFor(model_, cpu_, false, {0, 2, true, false}),
+                                      StageFor(model_, gpu_, true, {2, layers, false, true})};
     pipeline_ = std::make_unique<Pipeline>(setups, 1000, nullptr);
     SchedulerOptions options;
     options.n_vocab = model_.config.n_vocab;
@@ -146,7 +147,7 @@ class PipelineTest : public ::testing::Test {
     return scheduler_->Submit(std::move(request), client.Sink());
   }
 
-  Model model_ = TinyModelAt("pipeline_test.gguf", 5);
+  Model model_ = TinyModelAt("pipeline_test.gguf", 2048);
   HostWorker cpu_{"cpu", model_};
   HostWorker gpu_{"gpu", model_};
   std::unique_ptr<Pipeline> pipeline_;
@@ -196,9 +197,9 @@ TEST_F(PipelineTest, ALostWorkerEndsRequestsAndServingResumesWhenItIsBack) {
 }
 
 TEST_F(PipelineTest, AWorkerWithAnotherModelIsIncompatibleAndSaysSo) {
-  const Model other = TinyModelAt("pipeline_test_other.gguf", 6);
+  const Model other = TinyModelAt("pipeline_test_other.gguf", 1024);
   HostWorker wrong("cpu", other);
-  StageSetup setup = Setup(model_, wrong, false, {0, model_.config.n_layer, true, true});
+  StageSetup setup = StageFor(model_, wrong, false, {0, model_.config.n_layer, true, true});
   pipeline_ = std::make_unique<Pipeline>(std::vector<StageSetup>{setup}, 1, nullptr);
   SchedulerOptions options;
   options.n_vocab = model_.config.n_vocab;
