@@ -87,7 +87,7 @@ changed_sources() {
 }
 
 run_tidy() {
-  local sources limit=30
+  local sources limit=12
   mapfile -t sources < <(changed_sources)
   if [ "$full" = no ] && [ ${#sources[@]} -gt $limit ]; then
     say "clang-tidy: ${#sources[@]} files changed; the first $limit are checked here, all of them by --full"
