@@ -6,6 +6,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
+#include <limits>
 #include <optional>
 
 #include "engine/base/status.h"
@@ -147,7 +148,8 @@ absl::StatusOr<HttpAnswer> HttpPostEvents(const std::string& address, const std:
   request.prepare_payload();
   SPILLWAY_RETURN_IF_ERROR(connection.Send(request));
   http::response_parser<http::buffer_body> parser;
-  parser.body_limit(boost::none);
+  // Not `none`: this Beast takes it for 0 where the answer has a length.
+  parser.body_limit(std::numeric_limits<uint64_t>::max());
   SPILLWAY_RETURN_IF_ERROR(connection.ReadHeader(parser));
   HttpAnswer answer;
   answer.status = static_cast<int>(parser.get().result_int());

@@ -195,6 +195,8 @@ int RunRun(const RunOptions& options) {
     fmt::print("\nServing until Ctrl-C.\n");
     std::fflush(stdout);
     thread.Join();
+  } else {
+    fmt::print("\nStopped; with --keep it goes on serving.\n");
   }
   return kOk;
 }

@@ -46,8 +46,8 @@ absl::Status CheckOptions(const Model& model, const PlanOptions& options) {
     return InvalidArgument("max-rows {} is outside [1, 4096]", options.max_rows);
   }
   if (options.gpu_layers == PlanOptions::GpuLayers::kCount && options.n_gpu_layers > n_layer) {
-    return InvalidArgument("n-gpu-layers {} is more than the model's {} layers", options.n_gpu_layers,
-                           n_layer);
+    return InvalidArgument("--n-gpu-layers {} is more than the model's {} layers; `all` takes them all",
+                           options.n_gpu_layers, n_layer);
   }
   if (options.cpu.size() > n_layer) {
     return InvalidArgument("{} CPU workers in a row are more than the model's {} layers", options.cpu.size(),

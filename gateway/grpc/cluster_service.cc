@@ -1,6 +1,8 @@
 // See cluster_service.h.
 #include "gateway/grpc/cluster_service.h"
 
+#include "truth/verdict.h"
+
 namespace spillway::gateway {
 
 namespace {
@@ -20,6 +22,14 @@ void FillStage(const Pipeline& pipeline, uint32_t index, const HopMeans& hop, v1
   out->set_layer_steps(view.description.layer_steps());
   out->set_cause(view.description.cause());
   out->set_remedy(view.description.remedy());
+  // A worker that cannot be reached does not say so itself.
+  if (view.condition == StageCondition::kUnreachable) {
+    truth::WorkerFacts facts;
+    facts.reachable = false;
+    const truth::Verdict verdict = truth::Judge(facts);
+    out->set_cause(verdict.cause);
+    out->set_remedy(verdict.remedy);
+  }
   out->set_queue_seconds(hop.queue);
   out->set_compute_seconds(hop.compute);
   out->set_serialize_seconds(hop.serialize);

@@ -154,8 +154,9 @@ void ReadSampling(Endpoint endpoint, const ParseContext& context, FieldReader& f
   fields.Number("min_p", {.low = 0, .high = 1, .below_high = true}, &sampling->min_p);
   fields.Number("presence_penalty", {-2, 2}, &sampling->presence_penalty);
   fields.Number("frequency_penalty", {-2, 2}, &sampling->frequency_penalty);
-  fields.Number("repetition_penalty", {.low = 0, .high = 10, .above_low = true},
-                &sampling->repetition_penalty);
+  for (const char* name : {"repeat_penalty", "repetition_penalty"}) {  // llama.cpp's and vLLM's name
+    fields.Number(name, {.low = 0, .high = 10, .above_low = true}, &sampling->repetition_penalty);
+  }
   int64_t top_k = 0;
   if (fields.Integer("top_k", -1, INT32_MAX, &top_k)) {  // -1 and 0 both mean off to those who send them
     sampling->top_k = top_k <= 0 ? 0 : static_cast<uint32_t>(std::min<int64_t>(top_k, n_vocab));

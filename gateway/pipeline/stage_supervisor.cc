@@ -20,7 +20,8 @@ constexpr milliseconds kConnectDeadline{5'000};
 // Loading goes on at the worker when a call ends; asking again waits for the same load. Short, so that Stop
 // is not held.
 constexpr milliseconds kLoadDeadline{10'000};
-constexpr milliseconds kDescribeInterval{2'000};
+constexpr milliseconds kDescribeInterval{1'000};
+constexpr int kUnansweredMeansLost = 3;
 constexpr milliseconds kFirstBackOff{100};
 constexpr milliseconds kLastBackOff{2'000};
 
@@ -235,6 +236,7 @@ absl::Status StageSupervisor::Connect() {
 
 absl::Status StageSupervisor::Serve() {
   absl::Status why;
+  int unanswered = 0;
   while (true) {
     {
       std::unique_lock lock(mutex_);
@@ -243,8 +245,13 @@ absl::Status StageSupervisor::Serve() {
     }
     if (!why.ok()) break;
     absl::StatusOr<v1::DescribeReply> description = client_.Describe(kCallDeadline);
-    // A worker too busy to describe itself still serves: the stream says when it does not.
-    if (!description.ok()) continue;
+    // Describing needs no compute thread: a worker that misses it again and again is frozen, not busy.
+    if (!description.ok()) {
+      if (++unanswered < kUnansweredMeansLost) continue;
+      why = Unavailable("{} does not answer: {}", setup_.name, MessageOf(description.status()));
+      break;
+    }
+    unanswered = 0;
     const bool draining = description->state() == "draining";
     const std::string cause = description->cause();
     SetDescription(*std::move(description));
