@@ -3,6 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -113,6 +114,10 @@ ServedModel Gateway::Parts::Served() const {
   served.system_fingerprint = "fp_" + model.file->identity().substr(0, 12);
   served.n_ctx = cluster.plan.n_ctx;
   served.tokenizer = tokenizer.get();
+  for (uint32_t token = 0; token < tokenizer->n_vocab(); ++token) {
+    const size_t bytes = tokenizer->TokenBytes(static_cast<int32_t>(token), /*special=*/true).size();
+    served.longest_token_bytes = std::max(served.longest_token_bytes, static_cast<uint32_t>(bytes));
+  }
   served.chat_template = chat_template.get();
   served.no_chat_reason = no_chat_reason;
   return served;

@@ -41,7 +41,7 @@ void Signals::Wait() {
 bool Signals::ExitWithParent() {
   const pid_t parent = getppid();
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  return parent != 1 && getppid() == parent;
+  return getppid() == parent;
 }
 
 }  // namespace spillway::gateway

@@ -93,7 +93,10 @@ nlohmann::ordered_json Cluster::Description() const {
       if (std::string_view(child->name()).substr(0, kind.size()) == kind) add(*child);
     }
   }
-  return {{"api", api_url()}, {"status", status_url()}, {"processes", processes}};
+  return {{"api", api_url()},
+          {"status", status_url()},
+          {"admin", gateway().Address("admin")},
+          {"processes", processes}};
 }
 
 void Cluster::WriteClusterFile() const {

@@ -137,6 +137,15 @@ absl::StatusOr<ClusterPlan> MakeClusterPlan(const ClusterOptions& options, const
   for (WorkerProfile& worker : plan.cpu) worker.threads = threads;
   SPILLWAY_RETURN_IF_ERROR(SetBudgets(options, model, host, &cluster));
   SPILLWAY_ASSIGN_OR_RETURN(cluster.plan, MakePlan(model, plan));
+  // The host device's VRAM is this machine's RAM.
+  uint64_t bytes = 0;
+  for (const PlannedStage& stage : cluster.plan.stages) bytes += stage.bytes.Total();
+  if (cluster.device == "host" && host.AvailableBytes() > 0 && bytes > host.AvailableBytes()) {
+    return ResourceExhausted(
+        "all stages on this machine need {}, {} of RAM are available; lower --ctx-size, --parallel or "
+        "--vram-budget, or take a smaller quantization",
+        FormatBytesHuman(bytes), FormatBytesHuman(host.AvailableBytes()));
+  }
   return cluster;
 }
 

@@ -153,6 +153,10 @@ void Connection::OnHeader(error_code error) {
   if (state_ == State::kClosed) return;
   if (error) return OnReadFailure(error);
   const auto& message = parser_->get();
+  // Where the body ends is unknown then, so nothing behind it may be taken for a request.
+  if (message.count(http::field::transfer_encoding) > 0 && !message.chunked()) {
+    return Refuse(501, "Transfer-Encoding other than chunked is not supported");
+  }
   const std::string_view encoding = View(message[http::field::content_encoding]);
   if (!encoding.empty() && encoding != "identity") {
     return Refuse(415, "Content-Encoding is not supported; send the body as it is");

@@ -34,9 +34,13 @@ GenerationCall::~GenerationCall() {
   mailbox_->Close();
   if (state_ == State::kRunning) parts_.backend.Cancel(id_);
   if (state_ != State::kRunning && state_ != State::kAnswered) return;
-  record_.outcome = "cancelled";
-  record_.finish = "cancelled";
-  record_.generated_tokens = tokens_;
+  // An answer that was complete stays what it was, also when its reader left before we noticed the last
+  // byte's end.
+  if (state_ == State::kRunning) {
+    record_.outcome = "cancelled";
+    record_.finish = "cancelled";
+    record_.generated_tokens = tokens_;
+  }
   Publish(record_, parts_.metrics);
 }
 

@@ -30,6 +30,16 @@ std::vector<int32_t> EncodeWithBos(const Tokenizer& tokenizer, std::string_view 
   return tokens;
 }
 
+// Text that no tokenization fits into the context is refused before it costs one: megabytes take seconds.
+std::optional<ApiError> RefuseHopelessText(const ServedModel& model, std::string_view text,
+                                           const char* param) {
+  if (model.longest_token_bytes == 0) return std::nullopt;
+  const size_t least_tokens = text.size() / model.longest_token_bytes;
+  if (least_tokens <= model.n_ctx) return std::nullopt;
+  return InvalidParam(param, fmt::format("{} has {} bytes, which is at least {} tokens; the context holds {}",
+                                         param, text.size(), least_tokens, model.n_ctx));
+}
+
 std::optional<ApiError> ReadPart(const json& part, const std::string& where, std::string* text) {
   if (!part.is_object())
     return InvalidParam(where, fmt::format("{} is {}, must be an object", where, JsonKind(part)));
@@ -171,6 +181,7 @@ std::optional<ApiError> ReadChatPrompt(const json& body, const ParseContext& con
     return InvalidParam(
         "messages", fmt::format("the chat template refuses these messages: {}", MessageOf(text.status())));
   }
+  if (auto error = RefuseHopelessText(model, *text, "messages")) return error;
   *prompt = EncodeWithBos(tokenizer, *text);
   return std::nullopt;
 }
@@ -189,7 +200,9 @@ std::optional<ApiError> ReadCompletionPrompt(const json& body, const ParseContex
     value = &value->front();
   }
   if (value->is_string()) {
-    *prompt = EncodeWithBos(*context.model.tokenizer, value->get_ref<const std::string&>());
+    const std::string& text = value->get_ref<const std::string&>();
+    if (auto error = RefuseHopelessText(context.model, text, "prompt")) return error;
+    *prompt = EncodeWithBos(*context.model.tokenizer, text);
   } else if (value->is_array()) {
     if (auto error = ReadIds(*value, *context.model.tokenizer, prompt)) return error;
   } else {

@@ -19,6 +19,7 @@ struct ServedModel {
   std::string system_fingerprint;  // changes when answers to the same request may
   uint32_t n_ctx = 0;              // tokens of prompt and answer together
   const Tokenizer* tokenizer = nullptr;
+  uint32_t longest_token_bytes = 0;             // of the vocabulary; 0 = not known
   const ChatTemplate* chat_template = nullptr;  // nullptr: chat is refused …
   std::string no_chat_reason;                   // … with this reason
 

@@ -21,7 +21,7 @@ constexpr milliseconds kConnectDeadline{5'000};
 // is not held.
 constexpr milliseconds kLoadDeadline{10'000};
 constexpr milliseconds kDescribeInterval{1'000};
-constexpr int kUnansweredMeansLost = 3;
+constexpr int kUnansweredMeansLost = 2;
 constexpr milliseconds kFirstBackOff{100};
 constexpr milliseconds kLastBackOff{2'000};
 
