@@ -16,19 +16,35 @@
 namespace spillway::gateway::testing {
 namespace {
 
-// Answers every request with the bytes of `answer` as tokens (in a tiny vocabulary a byte is its own token).
-// With `endless` it goes on until it is cancelled.
+// What the backend does with a request: gives the bytes of `answer` as tokens (in a tiny vocabulary a byte is
+// its own token) and ends, in `failure` if there is one; with `endless` only once it is cancelled.
+struct Script {
+  absl::Status refusal;
+  absl::Status failure;
+  std::string answer = "Hello, wide world";
+  bool endless = false;
+};
+
 class ScriptedBackend final : public GenerationBackend {
  public:
   ~ScriptedBackend() override {
     for (std::thread& thread : threads_) thread.join();
   }
-  absl::StatusOr<RequestId> Submit(GenerationRequest request, EventSink sink) override {
-    if (!refusal.ok()) return refusal;
+  void Set(Script script) {
     const std::lock_guard lock(mutex_);
-    last = request;
-    threads_.emplace_back(
-        [this, sink = std::move(sink), prompt = request.prompt.size()] { Play(sink, prompt); });
+    script_ = std::move(script);
+  }
+  GenerationRequest last() {
+    const std::lock_guard lock(mutex_);
+    return last_;
+  }
+  absl::StatusOr<RequestId> Submit(GenerationRequest request, EventSink sink) override {
+    const std::lock_guard lock(mutex_);
+    if (!script_.refusal.ok()) return script_.refusal;
+    last_ = request;
+    threads_.emplace_back([this, sink = std::move(sink), prompt = request.prompt.size(), script = script_] {
+      Play(script, sink, prompt);
+    });
     return 1;
   }
   void Cancel(RequestId) override {
@@ -42,31 +58,27 @@ class ScriptedBackend final : public GenerationBackend {
     return changed_.wait_for(lock, std::chrono::seconds(60), [this] { return cancelled_; });
   }
 
-  absl::Status refusal;
-  absl::Status failure;
-  std::string answer = "Hello, wide world";
-  bool endless = false;
-  GenerationRequest last;
-
  private:
-  void Play(const EventSink& sink, size_t prompt) {
+  void Play(const Script& script, const EventSink& sink, size_t prompt) {
     GenerationEvent event;
-    for (const char c : answer) {
+    for (const char c : script.answer) {
       event.token = {static_cast<unsigned char>(c), -0.5f};
       sink(event);
       ++event.generated_tokens;
     }
-    if (endless) WaitForCancel();
+    if (script.endless) WaitForCancel();
     event.kind = GenerationEvent::Kind::kDone;
     event.prompt_tokens = static_cast<uint32_t>(prompt);
-    event.finish = endless        ? FinishReason::kCancelled
-                   : failure.ok() ? FinishReason::kLength
-                                  : FinishReason::kError;
-    event.error = failure;
+    event.finish = script.endless        ? FinishReason::kCancelled
+                   : script.failure.ok() ? FinishReason::kLength
+                                         : FinishReason::kError;
+    event.error = script.failure;
     sink(event);
   }
   std::mutex mutex_;
   std::condition_variable changed_;
+  Script script_;
+  GenerationRequest last_;
   bool cancelled_ = false;
   std::vector<std::thread> threads_;
 };
@@ -138,9 +150,9 @@ TEST_F(GenerationServiceTest, StreamsTokensAndTheirText) {
   EXPECT_EQ(answer.tokens.size(), answer.text.size());
   EXPECT_EQ(answer.last.finish_reason(), "length");
   EXPECT_EQ(answer.last.usage().completion_tokens(), answer.text.size());
-  EXPECT_EQ(backend_.last.sampling.temperature, 0) << "unset means greedy";
-  EXPECT_EQ(backend_.last.sampling.top_p, 1);
-  EXPECT_EQ(backend_.last.stop_ids, tokenizer_->stop_ids());
+  EXPECT_EQ(backend_.last().sampling.temperature, 0) << "unset means greedy";
+  EXPECT_EQ(backend_.last().sampling.top_p, 1);
+  EXPECT_EQ(backend_.last().stop_ids, tokenizer_->stop_ids());
 }
 
 TEST_F(GenerationServiceTest, TokensGoThroughAsTheyAre) {
@@ -149,12 +161,12 @@ TEST_F(GenerationServiceTest, TokensGoThroughAsTheyAre) {
   request.set_has_seed(true);
   request.mutable_sampling()->set_seed(42);
   EXPECT_TRUE(Generate(request).status.ok());
-  EXPECT_EQ(backend_.last.prompt, (std::vector<int32_t>{5, 6, 7}));
-  EXPECT_EQ(backend_.last.sampling.seed, 42u);
+  EXPECT_EQ(backend_.last().prompt, (std::vector<int32_t>{5, 6, 7}));
+  EXPECT_EQ(backend_.last().sampling.seed, 42u);
 }
 
 TEST_F(GenerationServiceTest, AStopStringCutsTheTextAndCancels) {
-  backend_.endless = true;
+  backend_.Set({.endless = true});
   v1::GenerateRequest request = TextRequest("abc");
   request.add_stop(", w");
   const Answer answer = Generate(request);
@@ -165,7 +177,7 @@ TEST_F(GenerationServiceTest, AStopStringCutsTheTextAndCancels) {
 }
 
 TEST_F(GenerationServiceTest, AClientThatLeavesCancels) {
-  backend_.endless = true;
+  backend_.Set({.endless = true});
   {
     grpc::ClientContext context;
     auto reader = stub_->Generate(&context, TextRequest("abc"));
@@ -179,11 +191,11 @@ TEST_F(GenerationServiceTest, AClientThatLeavesCancels) {
 
 TEST_F(GenerationServiceTest, ErrorsKeepTheirCodeAndReason) {
   EXPECT_EQ(Generate(v1::GenerateRequest()).status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  backend_.failure = absl::UnavailableError("cpu-worker-0 lost: gone; retry");
+  backend_.Set({.failure = absl::UnavailableError("cpu-worker-0 lost: gone; retry")});
   const Answer lost = Generate(TextRequest("abc"));
   EXPECT_EQ(lost.status.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(lost.status.error_message(), "cpu-worker-0 lost: gone; retry");
-  backend_.refusal = absl::ResourceExhaustedError("the queue is full");
+  backend_.Set({.refusal = absl::ResourceExhaustedError("the queue is full")});
   EXPECT_EQ(Generate(TextRequest("abc")).status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_NE(Scrape().find("spillway_requests_rejected_total{reason=\"queue_full\"} 1"), std::string::npos);
 }
