@@ -20,7 +20,7 @@ test_packages=(
   python3 python3-pip python3-venv
 )
 asan_folders=(base gguf quant model tokenizer chat sampling stage ref cpu plan fuzz)
-# Debian's gRPC is not instrumented: below -O3 TSan reports its own hand-overs, which no narrow suppression matches, so
+# Debian's gRPC is not instrumented: TSan reports its own hand-overs, which no narrow suppression is shown to match, so
 # what runs over it (label grpc) is left out there.
 tsan_folders=(base gateway)
 tsan_excluded='slow|integration|grpc'
