@@ -6,6 +6,7 @@
 #include <absl/status/status.h>
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -56,6 +57,9 @@ class SchedulerCore {
   // `metrics` may be null; it outlives the core.
   SchedulerCore(const SchedulerOptions& options, std::vector<StageEndpoint> stages,
                 telemetry::GatewayMetrics* metrics);
+
+  // Called when a stage is lost, before the requests that end with it are told.
+  void set_on_lost(std::function<void()> on_lost) { on_lost_ = std::move(on_lost); }
 
   // A validated request. Ends at once with Unavailable when a stage is down.
   void Submit(RequestId id, GenerationRequest request, EventSink sink, TimePoint now);
@@ -134,6 +138,7 @@ class SchedulerCore {
   const SchedulerOptions options_;
   const PipelineLimits limits_;
   telemetry::GatewayMetrics* const metrics_;
+  std::function<void()> on_lost_ = [] {};
   std::vector<StageState> stages_;
   HopRecorder hops_;
   PrefillPacer pacer_;

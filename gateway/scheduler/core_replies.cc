@@ -65,6 +65,7 @@ void SchedulerCore::OnDown(uint32_t index, const absl::Status& why, TimePoint no
   stage.steps.clear();
   spdlog::warn("event=stage_lost stage={} requests={} cause=\"{}\"", stage.endpoint.name, requests_.size(),
                stage.why);
+  on_lost_();
   // Every sequence had state there. Answers still to come from other stages find no open sequence and fall
   // through.
   CancelAll(Unavailable("{} lost: {}; retry", stage.endpoint.name, stage.why), now);

@@ -12,8 +12,14 @@ TokenScheduler::TokenScheduler(const SchedulerOptions& options, std::vector<Stag
     : options_(options),
       limits_(LimitsOf(stages)),
       core_(options, std::move(stages), metrics),
-      why_not_ready_(core_.WhyNotReady()),
-      thread_([this] { Run(); }) {}
+      why_not_ready_(core_.WhyNotReady()) {
+  // Who hears that a request ended with its stage must find the door closed.
+  core_.set_on_lost([this] {
+    const std::lock_guard lock(mutex_);
+    why_not_ready_ = core_.WhyNotReady();
+  });
+  thread_ = std::thread([this] { Run(); });
+}
 
 TokenScheduler::~TokenScheduler() { Shutdown(std::chrono::milliseconds(0)); }
 
@@ -72,12 +78,6 @@ void TokenScheduler::Handle(Event event, TimePoint now) {
   } else if (const auto* cancel = std::get_if<CancelEvent>(&event)) {
     core_.Cancel(cancel->id, now);
   } else if (auto* stage = std::get_if<StageEvent>(&event)) {
-    if (stage->kind == StageEvent::Kind::kDown) {
-      // Before the requests that end with it are told: who hears of it must find the door closed. The exact
-      // reason follows at the end of the turn.
-      const std::lock_guard lock(mutex_);
-      why_not_ready_ = fmt::format("a stage was lost: {}", MessageOf(stage->why));
-    }
     core_.OnStage(std::move(*stage), now);
   } else {
     core_.CancelAll(Unavailable("the gateway is shutting down"), now);

@@ -81,7 +81,7 @@ class TokenScheduler final : public GenerationBackend, public StageEventSink {
   uint32_t queued_ = 0;
   SchedulerStatus status_;
 
-  std::thread thread_;  // last: starts when everything else stands
+  std::thread thread_;
 };
 
 }  // namespace spillway::gateway

@@ -59,9 +59,11 @@ void FakeStage::SendOpen(v1::Open open) {
 }
 
 void FakeStage::SendForward(v1::Forward forward) {
-  Push([this, forward = std::move(forward)] { Answer(forward); });
   const std::lock_guard lock(mutex_);
-  if (up_ && accepted_ == connection_) ++queued_forwards_;
+  if (!up_ || accepted_ != connection_) return;
+  ++queued_forwards_;
+  frames_.push_back(
+      [this, forward = std::move(forward), connection = connection_] { Answer(forward, connection); });
 }
 
 void FakeStage::SendClose(uint64_t sequence) {
@@ -90,6 +92,8 @@ void FakeStage::Connect() {
   {
     const std::lock_guard lock(mutex_);
     up_ = true;
+    frames_.clear();
+    queued_forwards_ = 0;
     event.connection = ++connection_;
   }
   sink_->Post(std::move(event));
@@ -163,15 +167,15 @@ void FakeStage::Compute(const v1::Segment& segment, int index, const char* input
   }
 }
 
-void FakeStage::Answer(const v1::Forward& forward) {
+void FakeStage::Answer(const v1::Forward& forward, uint64_t connection) {
   StageEvent event;
   event.kind = StageEvent::Kind::kReply;
   event.stage = index_;
   v1::ForwardReply& reply = event.reply.reply;
   {
     const std::lock_guard lock(mutex_);
-    --queued_forwards_;
-    event.connection = connection_;
+    if (connection == connection_ && queued_forwards_ > 0) --queued_forwards_;
+    event.connection = connection;
     reply.set_step(forward.step());
     reply.set_activation_type(forward.activation_type());
     reply.set_last(true);

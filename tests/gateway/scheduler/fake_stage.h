@@ -65,7 +65,7 @@ class FakeStage final : public StageLink {
   };
   using Frame = std::function<void()>;
   void Push(Frame frame);
-  void Answer(const v1::Forward& forward);
+  void Answer(const v1::Forward& forward, uint64_t connection);
   v1::SegmentCode Check(const v1::Segment& segment, uint32_t* held);
   void Compute(const v1::Segment& segment, int index, const char* input, v1::ForwardReply* reply);
   uint32_t PagesHeldLocked() const;

@@ -78,7 +78,20 @@ class Cluster {
   }
   void ConnectAll() {
     for (auto& stage : stages_) stage->Connect();
-    while (!scheduler->Ready(nullptr)) std::this_thread::yield();
+    WaitForReady(true);
+  }
+  // Returns why not.
+  std::string WaitForReady(bool ready) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    std::string why;
+    while (scheduler->Ready(&why) != ready) {
+      if (std::chrono::steady_clock::now() > deadline) {
+        ADD_FAILURE() << "still " << (ready ? "not ready: " : "ready") << why;
+        break;
+      }
+      std::this_thread::yield();
+    }
+    return why;
   }
   void Hold(bool hold) { hold_ = hold; }
   FakeStage& stage(uint32_t i) { return *stages_[i]; }
@@ -172,11 +185,11 @@ TEST(TokenScheduler, RefusesWhileAStageIsAwayAndSaysWhich) {
   const Outcome outcome = client.Wait();
   EXPECT_EQ(outcome.done->error.code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(std::string(outcome.done->error.message()).find("worker-1 lost: killed"), std::string::npos);
-  std::string why;
-  while (cluster.scheduler->Ready(&why)) std::this_thread::yield();
+  const std::string why = cluster.WaitForReady(false);
   EXPECT_NE(why.find("worker-1 is not ready: killed"), std::string::npos);
   cluster.Hold(false);
-  cluster.ConnectAll();
+  cluster.stage(1).Connect();
+  cluster.WaitForReady(true);
   Client again;
   ASSERT_TRUE(cluster.scheduler->Submit(Request({7}, 3, 1), again.Sink()).ok());
   EXPECT_EQ(again.Wait().tokens, SoloTokens({7}, 1, 2, 3));
