@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -101,13 +102,13 @@ truth::WorkerFacts WorkerService::Facts(const StageRunner::Counters& counters) c
   facts.allocated_bytes = ledger_.Allocated();
   facts.rows = counters.rows;
   facts.layer_steps = counters.layer_steps;
-  facts.allocation_failures = ledger_.allocation_failures();
+  facts.allocation_failures = std::max(ledger_.allocation_failures(), uint64_t{refused_});
   return facts;
 }
 
 std::string WorkerService::State(const StageRunner::Counters& counters, const truth::Verdict& verdict) const {
   if (draining_ || shutting_down_) return "draining";
-  if (loading_) return "loading";
+  if (loading_ && !refused_) return "loading";
   if (verdict.fallback()) return "degraded";
   return counters.loaded ? "ready" : "starting";
 }
@@ -115,7 +116,7 @@ std::string WorkerService::State(const StageRunner::Counters& counters, const tr
 truth::Verdict WorkerService::Review(const StageRunner::Counters& counters, std::string* state) {
   const truth::WorkerFacts facts = Facts(counters);
   // Between the old stage and the new one there is nothing to compare.
-  const truth::Verdict verdict = loading_ ? truth::Verdict() : judge_(facts);
+  const truth::Verdict verdict = loading_ && !refused_ ? truth::Verdict() : judge_(facts);
   *state = State(counters, verdict);
   metrics_.SetMemory(facts.allocated_bytes, ledger_.budget_bytes());
   metrics_.AllocationFailures(facts.allocation_failures);
@@ -293,6 +294,7 @@ absl::Status WorkerService::LoadStage(const v1::LoadStageRequest& request,
   {
     const std::lock_guard lock(mutex_);
     loading_ = false;
+    refused_ = absl::IsResourceExhausted(status);
   }
   load_changed_.notify_all();
   Review();
@@ -368,6 +370,7 @@ absl::Status WorkerService::UnloadStage(uint64_t epoch) {
   {
     const std::lock_guard lock(mutex_);
     loading_ = false;
+    refused_ = false;
     has_expected_ = false;
     expected_.Clear();
   }

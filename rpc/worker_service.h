@@ -98,6 +98,7 @@ class WorkerService final : public StreamHost {
   std::function<void(bool)> on_readiness_;
   uint64_t owner_epoch_ = 0;
   bool loading_ = false;
+  bool refused_ = false;  // the last load got no memory; until one does, a new try changes no verdict
   bool draining_ = false;
   bool shutting_down_ = false;
   v1::Expected expected_;

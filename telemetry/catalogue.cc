@@ -102,7 +102,7 @@ void AddPipeline(std::vector<MetricSpec>& table) {
   add("spillway_pipeline_stall_seconds_total", kCounter,
       "Time a stage was idle while at least one sequence was in flight.", {kStage});
   add("spillway_workers", kGauge, "Configured workers by state.",
-      {kStage, {"state", {"ready", "draining", "unreachable", "incompatible"}}});
+      {kStage, {"state", {"ready", "draining", "degraded", "unreachable", "incompatible"}}});
   add("spillway_worker_last_heartbeat_timestamp_seconds", kGauge, "When a worker last answered (Unix time).",
       {kStage, {"peer", {}}});
   add("spillway_layers", kGauge, "Layers that workers hold now.", {kModel, kStage, kMemory});

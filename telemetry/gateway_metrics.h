@@ -41,7 +41,7 @@ class GatewayMetrics {
   void HopError(std::string_view stage, std::string_view code);  // gRPC code name
   void SetHopInflight(std::string_view stage, double count);
   void PipelineStall(std::string_view stage, double seconds);
-  // state: ready | draining | unreachable | incompatible
+  // state: ready | draining | degraded | unreachable | incompatible
   void SetWorkers(std::string_view stage, std::string_view state, double count);
   // memory: vram | ram | mmap
   void SetLayers(std::string_view stage, std::string_view memory, double planned, double actual);

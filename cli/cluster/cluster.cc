@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "cli/cluster/status_client.h"
+#include "cli/exit_code.h"
 #include "cli/http/http_client.h"
 #include "engine/base/status.h"
 
@@ -25,7 +27,6 @@ constexpr milliseconds kSteady{
 constexpr milliseconds kListenLimit{120'000};   // a worker measures bandwidth before it listens
 constexpr milliseconds kReadyLimit{3'600'000};  // loading a large model from a slow disk takes its time
 constexpr milliseconds kReadyRequest{1'000};
-constexpr int kLogLines = 5;
 
 sigset_t ClusterSignals() {
   sigset_t set;
@@ -76,7 +77,7 @@ absl::Status Cluster::Start() {
     WriteClusterFile();
     return status;
   }
-  failed_ = !absl::IsCancelled(status);
+  if (!absl::IsCancelled(status)) SetFailed();
   Stop();
   return status;
 }
@@ -95,8 +96,8 @@ absl::Status Cluster::WaitForPorts(size_t first) {
       SPILLWAY_RETURN_IF_ERROR(CheckAlive());
       if (WaitForEvent(kPoll)) return absl::CancelledError("stopped while starting");
       if (Clock::now() > deadline) {
-        return Unavailable("{} does not listen after {} s{}", children_[i]->name(),
-                           kListenLimit.count() / 1000, LastLines(children_[i]->spec().log_file, kLogLines));
+        return Unavailable("{} does not listen after {} s", children_[i]->name(),
+                           kListenLimit.count() / 1000);
       }
     }
   }
@@ -111,19 +112,35 @@ absl::Status Cluster::WaitForReady() {
     if (answer.ok() && answer->status == 200) return absl::OkStatus();
     if (answer.ok()) why = answer->body;
     SPILLWAY_RETURN_IF_ERROR(CheckAlive());
+    if (answer.ok()) SPILLWAY_RETURN_IF_ERROR(CheckStages());
     if (WaitForEvent(kPoll)) return absl::CancelledError("stopped while starting");
   }
   return Unavailable("the gateway is not ready after {} s: {}", kReadyLimit.count() / 1000, why);
 }
 
-// An error when a process has ended, with the end of its log.
+// An error when a worker has answered that it cannot have its stage. It would be asked again and again, which
+// helps a cluster that has run; one that never has ends with the reason.
+absl::Status Cluster::CheckStages() {
+  const auto status = GetClusterStatus(admin());
+  if (!status.ok()) return absl::OkStatus();  // not yet
+  for (const v1::StageStatus& stage : status->stages()) {
+    if (stage.state() != "degraded" && stage.state() != "incompatible") continue;
+    exit_code_ = stage.cause().empty() ? kFailed : kNamedCause;
+    std::string message = fmt::format("{} cannot load its stage: {}", stage.worker(), stage.detail());
+    if (!stage.cause().empty())
+      message += fmt::format(". cause={}. Remedy: {}", stage.cause(), stage.remedy());
+    return Unavailable("{}", message);
+  }
+  return absl::OkStatus();
+}
+
+// An error when a process has ended.
 absl::Status Cluster::CheckAlive() {
   for (const auto& child : children_) {
     std::string how;
     if (!child->Reap(&how)) continue;
     exit_code_ = child->exit_code() > 0 ? child->exit_code() : 1;
-    return Unavailable("{} {} while starting{}", child->name(), how,
-                       LastLines(child->spec().log_file, kLogLines));
+    return Unavailable("{} {} while starting", child->name(), how);
   }
   return absl::OkStatus();
 }

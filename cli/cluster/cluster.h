@@ -37,14 +37,17 @@ class Cluster {
   ~Cluster();  // Stop()
 
   // Until the gateway is ready. Cancelled when a signal or RequestStop came first. On any error what was
-  // started is stopped. `exit_code()` is then that of the process that failed.
+  // started is stopped. `exit_code()` is then that of the process that failed, or 4 when a worker cannot have
+  // its stage for a named cause.
   absl::Status Start();
   // Watches, restarts what dies, until a signal or RequestStop.
   void Supervise();
-  // SIGTERM in order, SIGKILL after a deadline; returns when no process is left. Idempotent.
+  // SIGTERM in order, SIGKILL after a deadline; returns when no process is left. Idempotent. Removes the
+  // logs, or after a failure says where they are and shows what they tell.
   void Stop();
 
   void RequestStop() { stop_requested_.store(true); }  // thread-safe
+  void SetFailed() { failed_.store(true); }            // thread-safe; before Stop
 
   // {"api","status","processes":[...]} of `up --json`.
   nlohmann::ordered_json Description() const;
@@ -65,10 +68,12 @@ class Cluster {
   absl::Status WaitForPorts(size_t first);
   absl::Status WaitForReady();
   absl::Status CheckAlive();
+  absl::Status CheckStages();
   bool WaitForEvent(std::chrono::milliseconds timeout);  // true when the cluster should stop
   void RestartWhatDied();
   void StopChildren(const std::vector<Child*>& children, std::chrono::milliseconds deadline);
   void WriteClusterFile() const;
+  void LeaveLogs() const;
 
   struct Backoff {
     std::chrono::milliseconds delay{0};
@@ -82,7 +87,7 @@ class Cluster {
   std::vector<std::unique_ptr<Child>> children_;
   std::vector<Backoff> backoffs_;
   std::atomic<bool> stop_requested_{false};
-  bool failed_ = false;
+  std::atomic<bool> failed_{false};
   bool stopped_ = false;
   int exit_code_ = 1;
 };

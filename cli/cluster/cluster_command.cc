@@ -49,7 +49,7 @@ std::optional<PreparedCluster> PrepareCluster(const StartOptions& options, int* 
   }
   PreparedCluster prepared;
   prepared.placement = PlacementTable(*model, setup.plan);
-  prepared.model_name = model->config.name;
+  prepared.n_ctx = setup.plan.plan.n_ctx;
   BlockClusterSignals();
   auto cluster = Cluster::Create(std::move(setup));
   if (!cluster.ok()) {

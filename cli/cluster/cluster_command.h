@@ -25,7 +25,7 @@ void AddStartOptions(CLI::App& command, StartOptions* options);
 struct PreparedCluster {
   std::unique_ptr<Cluster> cluster;
   std::string placement;
-  std::string model_name;
+  uint32_t n_ctx = 0;
 };
 
 // Loads the model's header, plans, checks the ports; prints its error and sets `exit_code` when it returns

@@ -1,4 +1,6 @@
 // Stopping: the gateway first, so that running requests still have their workers; then everything else.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstdio>
 
@@ -12,6 +14,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kGatewayDrain{15'000};  // its own drain limit is 10 s
 constexpr milliseconds kWorkerDrain{8'000};    // theirs is 5 s
 constexpr milliseconds kPoll{20};
+constexpr size_t kLogLines = 4;
 
 }  // namespace
 
@@ -44,10 +47,19 @@ void Cluster::Stop() {
   for (const auto& child : children_) (child->name() == "gateway" ? first : second).push_back(child.get());
   StopChildren(first, kGatewayDrain);
   StopChildren(second, kWorkerDrain);
-  if (!failed_) {
+  if (failed_.load() && !setup_.verbose) {
+    LeaveLogs();
+  } else {
     directory_.Remove();
-  } else if (!setup_.verbose) {
-    std::fprintf(stderr, "spillway: the processes' logs are in %s\n", directory_.path().c_str());
+  }
+}
+
+void Cluster::LeaveLogs() const {
+  directory_.KeepLogs();
+  fmt::print(stderr, "spillway: the processes' logs are kept in {}\n", directory_.path());
+  for (const auto& child : children_) {
+    const std::string lines = TellingLines(child->spec().log_file, kLogLines);
+    if (!lines.empty()) fmt::print(stderr, "  {}:\n{}", child->name(), lines);
   }
 }
 

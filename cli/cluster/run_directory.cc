@@ -65,6 +65,13 @@ void RunDirectory::Remove() const {
   fs::remove_all(path_, ignored);
 }
 
+void RunDirectory::KeepLogs() const {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(path_, ignored)) {
+    if (entry.path().extension() != ".log") fs::remove(entry.path(), ignored);
+  }
+}
+
 std::vector<nlohmann::ordered_json> RunningClusters() {
   std::vector<nlohmann::ordered_json> clusters;
   const auto [folder, stem] = Place();
@@ -80,15 +87,17 @@ std::vector<nlohmann::ordered_json> RunningClusters() {
   return clusters;
 }
 
-std::string LastLines(const std::string& path, int lines) {
+std::string TellingLines(const std::string& path, size_t lines) {
+  std::deque<std::string> telling;
   std::ifstream file(path);
-  std::deque<std::string> last;
   for (std::string line; std::getline(file, line);) {
-    last.push_back(line);
-    if (last.size() > static_cast<size_t>(lines)) last.pop_front();
+    if (line.find(" level=info ") != std::string::npos || line.find(" level=debug ") != std::string::npos)
+      continue;
+    telling.push_back(line);
+    if (telling.size() > lines) telling.pop_front();
   }
   std::string text;
-  for (const std::string& line : last) text += "\n    " + line;
+  for (const std::string& line : telling) text += "    " + line + "\n";
   return text;
 }
 

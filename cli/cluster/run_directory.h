@@ -20,6 +20,7 @@ class RunDirectory {
   std::string PortFile(const std::string& process) const { return path_ + "/" + process + ".ports.json"; }
   absl::Status WriteClusterFile(const nlohmann::ordered_json& cluster) const;  // whole or not at all
   void Remove() const;                                                         // with all that is in it
+  void KeepLogs() const;  // and nothing else: no cluster is running here any more
 
  private:
   explicit RunDirectory(std::string path) : path_(std::move(path)) {}
@@ -29,7 +30,8 @@ class RunDirectory {
 // cluster.json of every cluster of this user that is running.
 std::vector<nlohmann::ordered_json> RunningClusters();
 
-// The file's last `lines` lines, each indented; empty when there are none.
-std::string LastLines(const std::string& path, int lines);
+// What a log has to say about a failure: the last `lines` lines that are more than information, each indented
+// and ended. Empty when there are none.
+std::string TellingLines(const std::string& path, size_t lines);
 
 }  // namespace spillway::cli

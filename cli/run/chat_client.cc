@@ -25,6 +25,14 @@ std::string ErrorText(const std::string& body) {
   return body;
 }
 
+absl::Status ErrorOf(const HttpAnswer& answer) {
+  const Json body = Json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
+  const Json::json_pointer code("/error/code");
+  const bool too_long = body.is_object() && body.contains(code) && body[code] == "context_length_exceeded";
+  return MakeStatus(too_long ? absl::StatusCode::kOutOfRange : absl::StatusCode::kUnavailable,
+                    "the API answers {}: {}", answer.status, ErrorText(answer.body));
+}
+
 class Listener {
  public:
   Listener(Clock::time_point begin, const std::function<bool(std::string_view)>& on_text)
@@ -92,10 +100,8 @@ class Listener {
 
 absl::StatusOr<Answer> Ask(const std::string& api_address, const Json& messages, const AskOptions& options,
                            const std::function<bool(std::string_view)>& on_text) {
-  Json body = {{"messages", messages},
-               {"stream", true},
-               {"stream_options", {{"include_usage", true}}},
-               {"temperature", options.temperature}};
+  Json body = {{"messages", messages}, {"stream", true}, {"stream_options", {{"include_usage", true}}}};
+  body.update(options.sampling);
   if (options.max_tokens > 0) body["max_tokens"] = options.max_tokens;
   Listener listener(Clock::now(), on_text);
   SPILLWAY_ASSIGN_OR_RETURN(
@@ -103,8 +109,7 @@ absl::StatusOr<Answer> Ask(const std::string& api_address, const Json& messages,
       HttpPostEvents(api_address, "/v1/chat/completions",
                      body.dump(-1, ' ', false, Json::error_handler_t::replace), kIdle,
                      [&listener](std::string_view data) { return listener.OnEvent(data); }));
-  if (answer.status != 200)
-    return Unavailable("the API answers {}: {}", answer.status, ErrorText(answer.body));
+  if (answer.status != 200) return ErrorOf(answer);
   return listener.Finish();
 }
 

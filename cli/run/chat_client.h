@@ -20,12 +20,14 @@ struct Answer {
 };
 
 struct AskOptions {
-  uint32_t max_tokens = 0;  // 0 = what the context allows
-  double temperature = 0;   // 0 = greedy
+  int64_t max_tokens = -1;  // below 1 = what the context allows
+  // Fields of the request by their API names. Without another temperature the answer is greedy.
+  nlohmann::ordered_json sampling = {{"temperature", 0}};
 };
 
 // messages: of /v1/chat/completions. `on_text` gets every piece as it comes and returns false to break off.
-// Unavailable when the answer breaks off or the API refuses, with its reason.
+// OutOfRange when the messages are longer than the context; Unavailable when the answer breaks off or the API
+// refuses, with its reason.
 absl::StatusOr<Answer> Ask(const std::string& api_address, const nlohmann::ordered_json& messages,
                            const AskOptions& options, const std::function<bool(std::string_view)>& on_text);
 

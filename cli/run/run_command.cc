@@ -1,7 +1,6 @@
 // `spillway run`: a cluster for one sequence, one question or a conversation, and what it cost. The cluster
 // lives on a thread of its own (its processes end with the thread that started them); this one talks.
 #include <fmt/core.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -14,7 +13,7 @@
 #include "cli/cluster/status_client.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
-#include "cli/run/chat_client.h"
+#include "cli/run/conversation.h"
 #include "engine/base/status.h"
 
 namespace spillway::cli {
@@ -60,11 +59,6 @@ class ClusterThread {
   std::thread thread_;  // last: it uses the others
 };
 
-void PrintPiece(std::string_view text) {
-  fmt::print("{}", text);
-  std::fflush(stdout);
-}
-
 std::string DescribeHops(const Cluster& cluster) {
   const auto status = GetClusterStatus(cluster.admin());
   if (!status.ok()) return "The parts of each hop are not known: " + MessageOf(status.status()) + "\n";
@@ -88,76 +82,6 @@ void PrintCosts(const PreparedCluster& prepared, const Answer& answer, const std
   std::fflush(stdout);
 }
 
-// One line from the terminal; nullopt at its end or when the cluster stops.
-std::optional<std::string> ReadLine(const ClusterThread& thread) {
-  std::string line;
-  while (!thread.stopping()) {
-    pollfd input = {STDIN_FILENO, POLLIN, 0};
-    if (poll(&input, 1, 100) <= 0) continue;
-    char c = 0;
-    if (read(STDIN_FILENO, &c, 1) <= 0) return std::nullopt;
-    if (c == '\n') return line;
-    line += c;
-  }
-  return std::nullopt;
-}
-
-class Conversation {
- public:
-  Conversation(const RunOptions& options, const PreparedCluster& prepared, const ClusterThread& thread)
-      : options_(options),
-        thread_(thread),
-        prepared_(prepared),
-        address_(prepared.cluster->api_url().substr(7)) {
-    if (!options.system.empty()) messages_.push_back({{"role", "system"}, {"content", options.system}});
-  }
-
-  absl::StatusOr<Answer> Say(const std::string& text) {
-    messages_.push_back({{"role", "user"}, {"content", text}});
-    auto answer = Ask(address_, messages_, options_.ask, [this](std::string_view piece) {
-      PrintPiece(piece);
-      return !thread_.stopping();  // Ctrl-C: leaving frees the gateway at once
-    });
-    fmt::print("\n");
-    if (answer.ok()) {
-      messages_.push_back({{"role", "assistant"}, {"content", answer->text}});
-    } else {
-      messages_.erase(messages_.size() - 1);
-    }
-    return answer;
-  }
-
-  int Chat() {
-    std::optional<Answer> last;
-    std::string hops;  // asked for while the cluster still runs
-    while (true) {
-      PrintPiece("> ");
-      const auto line = ReadLine(thread_);
-      if (!line.has_value()) break;
-      if (line->empty()) continue;
-      const auto answer = Say(*line);
-      if (answer.ok()) {
-        last = *answer;
-        hops = DescribeHops(*prepared_.cluster);
-      } else if (thread_.stopping()) {
-        break;
-      } else {
-        fmt::print(stderr, "spillway: {}\n", MessageOf(answer.status()));
-      }
-    }
-    fmt::print("\n");
-    if (last.has_value()) PrintCosts(prepared_, *last, hops);
-    return kOk;
-  }
-
- private:
-  const RunOptions& options_;
-  const ClusterThread& thread_;
-  const PreparedCluster& prepared_;
-  const std::string address_;
-  Json messages_ = Json::array();
-};
-
 // The prompt: the option, or all of standard input when that is no terminal.
 std::string PromptOf(const RunOptions& options) {
   if (!options.prompt.empty() || isatty(STDIN_FILENO)) return options.prompt;
@@ -168,6 +92,25 @@ std::string PromptOf(const RunOptions& options) {
   }
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
+}
+
+ConversationOptions ConversationOf(const RunOptions& options, const PreparedCluster& prepared) {
+  ConversationOptions conversation;
+  conversation.api_address = prepared.cluster->api_url().substr(std::string_view("http://").size());
+  conversation.system = options.system;
+  conversation.ask = options.ask;
+  conversation.n_ctx = prepared.n_ctx;
+  return conversation;
+}
+
+void Chat(Conversation& conversation, const PreparedCluster& prepared) {
+  std::optional<Answer> last;
+  std::string hops;  // asked for while the cluster still runs
+  conversation.Chat([&](const Answer& answer) {
+    last = answer;
+    hops = DescribeHops(*prepared.cluster);
+  });
+  if (last.has_value()) PrintCosts(prepared, *last, hops);
 }
 
 int RunRun(const RunOptions& options) {
@@ -186,10 +129,17 @@ int RunRun(const RunOptions& options) {
     Fail(kFailed, MessageOf(started));
     return prepared->cluster->exit_code();
   }
-  Conversation conversation(options, *prepared, thread);
-  if (prompt.empty()) return conversation.Chat();
+  Conversation conversation(ConversationOf(options, *prepared), [&thread] { return thread.stopping(); });
+  if (prompt.empty()) {
+    Chat(conversation, *prepared);
+    return kOk;
+  }
   const auto answer = conversation.Say(prompt);
-  if (!answer.ok()) return Fail(kFailed, MessageOf(answer.status()));
+  if (!answer.ok()) {
+    // A prompt that is too long is no fault that the logs could explain.
+    if (!thread.stopping() && !absl::IsOutOfRange(answer.status())) prepared->cluster->SetFailed();
+    return Fail(kFailed, MessageOf(answer.status()));
+  }
   PrintCosts(*prepared, *answer, DescribeHops(*prepared->cluster));
   if (options.keep) {
     fmt::print("\nServing until Ctrl-C.\n");
@@ -199,6 +149,42 @@ int RunRun(const RunOptions& options) {
     fmt::print("\nStopped; with --keep it goes on serving.\n");
   }
   return kOk;
+}
+
+// The request's sampling fields as options, named as in llama.cpp.
+struct SamplingOption {
+  const char* names;
+  const char* field;
+  double low, high;
+  bool whole;
+  const char* help;
+};
+constexpr SamplingOption kSamplingOptions[] = {
+    {"--temp,--temperature", "temperature", 0, 2, false,
+     "Temperature; 0, the default, always takes the likeliest token, whatever the options below say"},
+    {"--top-k", "top_k", 0, 1 << 30, true, "Draw among the K likeliest tokens; 0 = all"},
+    {"--top-p", "top_p", 1e-6, 1, false, "Draw among the likeliest tokens that together have P"},
+    {"--min-p", "min_p", 0, 0.999999, false, "Draw among tokens of at least P times the likeliest one's"},
+    {"--repeat-penalty", "repeat_penalty", 1e-6, 10, false, "Penalty of tokens that were there; 1 = none"},
+    {"--seed", "seed", 0, 9007199254740992, true, "Seed of the draws (default: another one each time)"},
+};
+
+void AddAskOptions(CLI::App& command, AskOptions* ask) {
+  command
+      .add_option("-n,--predict,--max-tokens", ask->max_tokens,
+                  "Longest answer in tokens; -1, the default = what the context allows")
+      ->check(CLI::Range(-1, 1 << 24));
+  for (const SamplingOption& option : kSamplingOptions) {
+    const auto set = [ask, &option](const double& value) {
+      if (option.whole) {
+        ask->sampling[option.field] = static_cast<int64_t>(value);
+      } else {
+        ask->sampling[option.field] = value;
+      }
+    };
+    command.add_option_function<double>(option.names, set, option.help)
+        ->check(CLI::Range(option.low, option.high));
+  }
 }
 
 }  // namespace
@@ -211,9 +197,8 @@ void AddRunCommand(CLI::App& app, Action* selected) {
   AddStartOptions(*command, &options->start);
   command->add_option("--prompt", options->prompt,
                       "The question; without it standard input, or a chat on a terminal");
-  command->add_option("--system", options->system, "System message");
-  command->add_option("--max-tokens", options->ask.max_tokens,
-                      "Longest answer (default: what the context allows)");
+  command->add_option("--system", options->system, "System message, kept when the context is full");
+  AddAskOptions(*command, &options->ask);
   command->add_flag("--keep", options->keep, "Keep serving after the answer until Ctrl-C");
   command->callback([options, selected] { *selected = [options] { return RunRun(*options); }; });
 }

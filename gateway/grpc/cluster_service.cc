@@ -1,11 +1,20 @@
 // See cluster_service.h.
 #include "gateway/grpc/cluster_service.h"
 
+#include <algorithm>
+#include <chrono>
+
 #include "truth/verdict.h"
 
 namespace spillway::gateway {
 
 namespace {
+
+void SetCause(std::string_view name, v1::StageStatus* out) {
+  const truth::CauseInfo* cause = truth::FindCause(name);
+  out->set_cause(std::string(cause->name));
+  out->set_remedy(std::string(cause->remedy));
+}
 
 void FillStage(const Pipeline& pipeline, uint32_t index, const HopMeans& hop, v1::StageStatus* out) {
   const StageSetup& setup = pipeline.setup(index);
@@ -19,17 +28,17 @@ void FillStage(const Pipeline& pipeline, uint32_t index, const HopMeans& hop, v1
   *out->mutable_expected() = setup.expected;
   *out->mutable_allocated() = view.description.allocated();
   out->set_device(view.description.profile().device());
+  if (view.described_unix_seconds > 0) {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    const double age = std::chrono::duration<double>(now).count() - view.described_unix_seconds;
+    out->set_described_seconds_ago(std::max(age, 0.0));
+  }
   out->set_layer_steps(view.description.layer_steps());
   out->set_cause(view.description.cause());
   out->set_remedy(view.description.remedy());
-  // A worker that cannot be reached does not say so itself.
-  if (view.condition == StageCondition::kUnreachable) {
-    truth::WorkerFacts facts;
-    facts.reachable = false;
-    const truth::Verdict verdict = truth::Judge(facts);
-    out->set_cause(verdict.cause);
-    out->set_remedy(verdict.remedy);
-  }
+  // What a worker does not say itself: that it cannot be reached, or that it refused a stage unseen.
+  if (view.condition == StageCondition::kUnreachable) SetCause("worker_unreachable", out);
+  if (view.condition == StageCondition::kDegraded && out->cause().empty()) SetCause("alloc_failed", out);
   out->set_queue_seconds(hop.queue);
   out->set_compute_seconds(hop.compute);
   out->set_serialize_seconds(hop.serialize);

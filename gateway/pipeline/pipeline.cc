@@ -20,6 +20,7 @@ std::string_view MetricState(StageCondition condition) {
   switch (condition) {
     case StageCondition::kReady:
     case StageCondition::kDraining:
+    case StageCondition::kDegraded:
     case StageCondition::kIncompatible:
       return ConditionName(condition);
     default:
@@ -73,7 +74,7 @@ void Pipeline::Publish() {
   for (const auto& stage : stages_) {
     const StageSetup& setup = stage->setup();
     const StageView view = stage->View();
-    for (const std::string_view state : {"ready", "draining", "unreachable", "incompatible"}) {
+    for (const std::string_view state : {"ready", "draining", "degraded", "unreachable", "incompatible"}) {
       workers[{Role(setup), state}] += MetricState(view.condition) == state ? 1 : 0;
     }
     const bool serving =

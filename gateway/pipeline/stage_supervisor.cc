@@ -25,17 +25,20 @@ constexpr int kUnansweredMeansLost = 2;
 constexpr milliseconds kFirstBackOff{100};
 constexpr milliseconds kLastBackOff{2'000};
 
-// The worker answers and will not do what the plan wants; anything else may pass by itself.
-bool IsRefusal(const absl::Status& status) {
-  return absl::IsFailedPrecondition(status) || absl::IsResourceExhausted(status) ||
-         absl::IsInvalidArgument(status) || absl::IsUnimplemented(status);
+// Of a stage that did not come up, or went. A worker that answers and will not do what the plan wants is no
+// case of its being out of reach.
+StageCondition ConditionAfter(const absl::Status& why) {
+  if (absl::IsResourceExhausted(why)) return StageCondition::kDegraded;
+  const bool refusal =
+      absl::IsFailedPrecondition(why) || absl::IsInvalidArgument(why) || absl::IsUnimplemented(why);
+  return refusal ? StageCondition::kIncompatible : StageCondition::kUnreachable;
 }
 
 }  // namespace
 
 std::string_view ConditionName(StageCondition condition) {
-  static constexpr std::array<std::string_view, 6> kNames = {"connecting", "loading",     "ready",
-                                                             "draining",   "unreachable", "incompatible"};
+  static constexpr std::array<std::string_view, 7> kNames = {
+      "connecting", "loading", "ready", "draining", "degraded", "unreachable", "incompatible"};
   return kNames[static_cast<size_t>(condition)];
 }
 
@@ -103,10 +106,7 @@ void StageSupervisor::SetView(StageCondition condition, const std::string& detai
   {
     const std::lock_guard lock(mutex_);
     if (view_.condition != condition || view_.detail != detail) {
-      const auto level =
-          condition == StageCondition::kUnreachable || condition == StageCondition::kIncompatible
-              ? spdlog::level::warn
-              : spdlog::level::info;
+      const auto level = condition >= StageCondition::kDegraded ? spdlog::level::warn : spdlog::level::info;
       spdlog::log(level, "event=stage stage={} address={} state={} detail=\"{}\"", setup_.name, setup_.target,
                   ConditionName(condition), detail);
     }
@@ -141,7 +141,7 @@ void StageSupervisor::Run() {
       why = Serve();
     }
     if (!Wait(milliseconds(0))) return;
-    SetView(IsRefusal(why) ? StageCondition::kIncompatible : StageCondition::kUnreachable, MessageOf(why));
+    SetView(ConditionAfter(why), MessageOf(why));
     PostDown(why);
     if (!Wait(back_off)) return;
     back_off = std::min(back_off * 2, kLastBackOff);
@@ -152,12 +152,11 @@ absl::Status StageSupervisor::BringUp() {
   SPILLWAY_ASSIGN_OR_RETURN(v1::DescribeReply description, client_.Describe(kCallDeadline));
   SPILLWAY_RETURN_IF_ERROR(Check(description));
   SetDescription(std::move(description));
-  SetView(StageCondition::kLoading, "");
-  SPILLWAY_RETURN_IF_ERROR(Load());
+  if (View().condition != StageCondition::kDegraded) SetView(StageCondition::kLoading, "");
+  const absl::Status loaded = Load();
+  if (!absl::IsUnavailable(loaded)) Describe();  // after a refusal too: it has the cause
+  SPILLWAY_RETURN_IF_ERROR(loaded);
   SPILLWAY_RETURN_IF_ERROR(Connect());
-  if (absl::StatusOr<v1::DescribeReply> loaded = client_.Describe(kCallDeadline); loaded.ok()) {
-    SetDescription(*std::move(loaded));
-  }
   SetView(StageCondition::kReady, "");
   return absl::OkStatus();
 }
@@ -190,6 +189,11 @@ absl::Status StageSupervisor::Load() {
     status = client_.LoadStage(request, kLoadDeadline);
   } while (absl::IsDeadlineExceeded(status) && Wait(milliseconds(0)));
   return status;
+}
+
+void StageSupervisor::Describe() {
+  absl::StatusOr<v1::DescribeReply> description = client_.Describe(kCallDeadline);
+  if (description.ok()) SetDescription(*std::move(description));
 }
 
 absl::Status StageSupervisor::Connect() {

@@ -26,7 +26,16 @@ struct StageSetup {
   v1::Expected expected;
 };
 
-enum class StageCondition : uint8_t { kConnecting, kLoading, kReady, kDraining, kUnreachable, kIncompatible };
+// kDegraded: the worker has no memory for its stage. It stays so between the tries to load it.
+enum class StageCondition : uint8_t {
+  kConnecting,
+  kLoading,
+  kReady,
+  kDraining,
+  kDegraded,
+  kUnreachable,
+  kIncompatible
+};
 std::string_view ConditionName(StageCondition condition);
 
 struct StageView {
@@ -62,6 +71,7 @@ class StageSupervisor final : public StageLink {
   absl::Status BringUp();
   absl::Status Check(const v1::DescribeReply& description) const;
   absl::Status Load();
+  void Describe();
   absl::Status Connect();
   absl::Status Serve();  // until the connection is lost; returns why
   void SetView(StageCondition condition, const std::string& detail);

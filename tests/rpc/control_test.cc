@@ -131,6 +131,34 @@ TEST(Control, DescribeAnswersWhileAStageLoads) {
   EXPECT_TRUE(client.Connect(1, events.Callbacks(), kLong).ok());
 }
 
+TEST(Control, ARefusedStageStaysDegradedWhileItIsTriedAgain) {
+  Gate gate;
+  WorkerOptions options;
+  options.load_gate = &gate;
+  options.budget = kWeights / 2;
+  Worker worker(options);
+  rpc::StageClient client("w", worker.address()), loader("w", worker.address());
+  v1::LoadStageRequest request = LoadRequest(1);
+  request.mutable_expected()->mutable_memory()->set_weights(
+      64);  // the plan's error; the stage needs kWeights
+  EXPECT_TRUE(absl::IsResourceExhausted(client.LoadStage(request, kLong)));
+  const auto expect_refused = [&] {
+    const auto described = client.Describe(kLong);
+    ASSERT_TRUE(described.ok()) << described.status();
+    EXPECT_EQ(described->state(), "degraded");
+    EXPECT_EQ(described->cause(), "alloc_failed");
+    EXPECT_FALSE(described->remedy().empty());
+  };
+  expect_refused();
+  gate.Close();
+  std::thread load([&] { EXPECT_TRUE(absl::IsResourceExhausted(loader.LoadStage(request, kLong))); });
+  gate.AwaitWaiting();
+  expect_refused();
+  gate.Open();
+  load.join();
+  expect_refused();
+}
+
 TEST(Control, ADrainingWorkerTakesNoNewSequences) {
   Worker worker;
   Events events;
