@@ -164,6 +164,7 @@ absl::Status Gateway::Parts::Listen() {
   HttpOptions http;
   http.address = options.http;
   http.insecure = options.Insecure("http");
+  http.access = options.access;
   http.limits.drain_timeout = kServerShutdown;
   SPILLWAY_ASSIGN_OR_RETURN(http_server, HttpServer::Start(http, *api));
   SPILLWAY_ASSIGN_OR_RETURN(health_server, telemetry::HealthServer::Start(options.metrics, *registry));

@@ -31,6 +31,12 @@ void AddListeners(CLI::App& app, GatewayOptions& options) {
   app.add_option("--insecure", options.insecure,
                  "listener that may bind beyond loopback without TLS (repeatable)")
       ->check(CLI::IsMember({"http", "grpc", "admin", "metrics"}));
+  app.add_option("--allowed-host", options.access.hosts,
+                 "a name besides those of loopback that the API is reached by, through a proxy (repeatable)")
+      ->check(CLI::Validator(CheckAllowedHost, "NAME"));
+  app.add_option("--allowed-origin", options.access.origins,
+                 "a web page's origin besides those of loopback that may use the API; * = all (repeatable)")
+      ->check(CLI::Validator(CheckAllowedOrigin, "ORIGIN"));
 }
 
 void AddServing(CLI::App& app, GatewayOptions& options) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "gateway/http/access_policy.h"
 #include "spillway/v1/worker.pb.h"
 
 namespace spillway::gateway {
@@ -29,6 +30,7 @@ struct GatewayOptions {
   std::string port_file;
   bool exit_with_parent = false;
   std::vector<std::string> insecure;  // names of listeners that may bind beyond loopback
+  AccessOptions access;               // of the API, for web browsers
   std::chrono::seconds worker_timeout{60};
   std::chrono::seconds drain_timeout{10};
   std::chrono::seconds hop_timeout{30};

@@ -25,6 +25,8 @@ struct ClusterSetup {
   std::string n_gpu_layers;
   PortPlan ports;
   bool verbose = false;  // logs to stderr instead of files
+  std::vector<std::string> allowed_hosts;
+  std::vector<std::string> allowed_origins;
 };
 
 // Blocks the signals that Cluster waits for, in this thread and every later one. Before any thread starts.

@@ -21,6 +21,12 @@ void AddStartOptions(CLI::App& command, StartOptions* options) {
       .add_option("--port-base", options->port_base,
                   "All other listeners take ports from here on; 0 = any free (default: the documented ports)")
       ->check(CLI::Range(0, 65535));
+  command.add_option(
+      "--allowed-host", options->allowed_hosts,
+      "A name besides those of loopback that the API is reached by, through a proxy (repeatable)");
+  command.add_option(
+      "--allowed-origin", options->allowed_origins,
+      "A web page's origin besides those of loopback that may use the API; * = all (repeatable)");
   command.add_flag("--verbose", options->verbose, "The processes' logs go to stderr instead of files");
 }
 
@@ -40,6 +46,8 @@ std::optional<PreparedCluster> PrepareCluster(const StartOptions& options, int* 
   setup.model = std::filesystem::absolute(options.cluster.model).string();
   setup.n_gpu_layers = options.cluster.n_gpu_layers;
   setup.verbose = options.verbose;
+  setup.allowed_hosts = options.allowed_hosts;
+  setup.allowed_origins = options.allowed_origins;
   setup.plan = std::move(*plan);
   const absl::Status ports =
       MakePortPlan(options.port, options.port_base, options.cluster.cpu_stages, &setup.ports);

@@ -6,6 +6,8 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "cli/cluster/cluster.h"
 #include "cli/plan/cluster_options.h"
@@ -17,6 +19,8 @@ struct StartOptions {
   uint16_t port = 8080;
   std::optional<uint16_t> port_base;
   bool verbose = false;
+  std::vector<std::string> allowed_hosts;  // by the API, as the gateway's options of this name
+  std::vector<std::string> allowed_origins;
 };
 
 void AddStartOptions(CLI::App& command, StartOptions* options);

@@ -53,6 +53,8 @@ void Cluster::AddGateway() {
     const char* flag = child->name() == "gpu-worker" ? "--gpu-worker" : "--cpu-worker";
     arguments.insert(arguments.end(), {flag, child->Address("grpc")});
   }
+  for (const std::string& host : setup_.allowed_hosts) arguments.push_back("--allowed-host=" + host);
+  for (const std::string& origin : setup_.allowed_origins) arguments.push_back("--allowed-origin=" + origin);
   const PortPlan& ports = setup_.ports;
   Child& gateway = Add("gateway", "spillway-gateway",
                        {{"--http", "api", Loopback(ports.api)},

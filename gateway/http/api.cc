@@ -49,6 +49,19 @@ uint64_t RandomSeed() {
   return uint64_t{device()} << 32 | device();
 }
 
+const char* RefusalCode(int status) {
+  switch (status) {
+    case 403:
+      return "forbidden";
+    case 413:
+      return "request_too_large";
+    case 503:
+      return "too_many_connections";
+    default:
+      return "invalid_http";
+  }
+}
+
 HttpResponse NoSuchPath(const std::string& path) {
   return ErrorResponse(
       {404,
@@ -114,7 +127,7 @@ std::unique_ptr<Call> Api::Handle(HttpRequest request, const std::shared_ptr<Exc
 HttpResponse Api::Refusal(int status, const std::string& message) {
   if (status == 413) metrics_.Rejected("too_large");
   spdlog::info("event=http_refused status={} reason=\"{}\"", status, message);
-  return ErrorResponse({status, message, "", status == 413 ? "request_too_large" : "invalid_http"});
+  return ErrorResponse({status, message, "", RefusalCode(status)});
 }
 
 HttpResponse Api::Health(bool readiness) const {

@@ -43,7 +43,31 @@ Shape Measure(std::string_view text) {
 
 ApiError BadBody(std::string message) { return {400, std::move(message), "", "invalid_json"}; }
 
+// The member of the body that holds a number no double holds. The parser's own message would name its
+// internals instead, so the body is parsed again, noting each member's name.
+ApiError NumberOutOfRange(std::string_view body) {
+  std::string name;
+  const auto note = [&name](int depth, json::parse_event_t event, json& value) {
+    if (depth == 1 && event == json::parse_event_t::key) name = value.get<std::string>();
+    return true;
+  };
+  try {
+    const json ignored = json::parse(body, note);
+  } catch (const json::exception&) {  // as the first time
+  }
+  name = Shortened(name);
+  return InvalidParam(name, fmt::format("{} holds a number out of range, larger than any 64-bit float",
+                                        name.empty() ? "the request body" : name));
+}
+
 }  // namespace
+
+std::string Shortened(std::string_view text) {
+  if (text.size() <= kMaxEchoedBytes) return std::string(text);
+  size_t end = kMaxEchoedBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // whole characters only
+  return std::string(text.substr(0, end)) + "…";
+}
 
 bool IsValidUtf8(std::string_view text) {
   while (!text.empty()) {
@@ -69,8 +93,8 @@ std::optional<ApiError> ParseJsonObject(std::string_view body, json* out) {
     *out = json::parse(body);
   } catch (const json::parse_error& e) {
     return BadBody(fmt::format("the request body is not valid JSON (at byte {})", e.byte));
-  } catch (const json::exception& e) {  // a number that no double holds
-    return BadBody(fmt::format("the request body holds a number out of range: {}", e.what()));
+  } catch (const json::exception&) {
+    return NumberOutOfRange(body);
   }
   if (!out->is_object())
     return BadBody(fmt::format("the request body is {}, must be an object", JsonKind(*out)));

@@ -17,9 +17,15 @@ inline constexpr int kMaxJsonDepth = 64;
 inline constexpr size_t kMaxJsonValues =
     1 << 19;  // a body of 4 MiB could hold 2 million, each costing 16 bytes or more
 
+inline constexpr size_t kMaxEchoedBytes = 64;  // of a client's string in a message to it
+
 bool IsValidUtf8(std::string_view text);
 
-// The parsed object, or an error. A body that is no JSON object is refused.
+// Valid UTF-8, cut to what a message may repeat.
+std::string Shortened(std::string_view text);
+
+// The parsed object, or an error. A body that is no JSON object is refused. Of a member that comes twice the
+// last counts, as in OpenAI's API.
 std::optional<ApiError> ParseJsonObject(std::string_view body, nlohmann::json* out);
 
 struct NumberRange {

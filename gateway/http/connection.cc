@@ -6,28 +6,24 @@
 
 #include <array>
 #include <boost/asio/post.hpp>
-#include <boost/asio/write.hpp>
-#include <boost/beast/core/string.hpp>
 #include <random>
 #include <utility>
 
+#include "gateway/http/access_policy.h"
 #include "gateway/http/router.h"
 
 namespace spillway::gateway {
 namespace {
 
 namespace net = boost::asio;
-namespace http = boost::beast::http;
 using boost::system::error_code;
 
 constexpr std::chrono::milliseconds kLingerTimeout{2'000};
-// After a read deadline the pending read is cancelled; one that slips through has this long.
-constexpr std::chrono::milliseconds kReadGrace{1'000};
-constexpr size_t kReceiveBytes = 4096;
+constexpr std::chrono::milliseconds kDrainGrace{
+    1'000};  // for a request that is half read when draining begins
+constexpr std::chrono::milliseconds kProbeInterval{5'000};
+constexpr size_t kReceiveBytes = 16 * 1024;
 constexpr size_t kMaxRequestIdBytes = 128;
-constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
-
-std::string_view View(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
 bool IsHarmlessId(std::string_view id) {
   if (id.empty() || id.size() > kMaxRequestIdBytes) return false;
@@ -45,28 +41,55 @@ std::string NewRequestId() {
 
 }  // namespace
 
-Connection::Connection(net::ip::tcp::socket socket, RequestHandler& handler, const HttpLimits& limits,
-                       ConnectionSet& set)
+void Deadline::Arm(std::chrono::milliseconds after, std::function<void()> on_expiry) {
+  timer_.expires_after(after);
+  timer_.async_wait([this, number = ++number_, on_expiry = std::move(on_expiry)](error_code error) {
+    if (!error && number == number_) on_expiry();
+  });
+}
+
+void Deadline::Disarm() {
+  ++number_;
+  timer_.cancel();
+}
+
+Connection::Connection(net::ip::tcp::socket socket, const Parts& parts)
     : socket_(std::move(socket)),
       executor_(socket_.get_executor()),
-      handler_(handler),
-      limits_(limits),
-      set_(set),
+      handler_(parts.handler),
+      limits_(parts.limits),
+      access_(parts.access),
+      set_(parts.set),
       read_deadline_(executor_),
       write_deadline_(executor_) {}
 
 Connection::~Connection() { set_.Remove(this); }
 
+Poster Connection::poster() {
+  return [executor = executor_](std::function<void()> task) { net::post(executor, std::move(task)); };
+}
+
 void Connection::Start() {
   net::post(executor_, [self = shared_from_this()] {
-    error_code ignored;
-    self->socket_.set_option(net::ip::tcp::no_delay(true), ignored);
-    if (self->limits_.send_buffer_bytes > 0) {
-      self->socket_.set_option(net::socket_base::send_buffer_size(self->limits_.send_buffer_bytes), ignored);
-    }
-    self->socket_.non_blocking(true, ignored);
+    self->SetUpSocket();
     self->WaitForRequest();
   });
+}
+
+void Connection::StartRefusing(int status, const std::string& message) {
+  net::post(executor_, [self = shared_from_this(), status, message] {
+    self->SetUpSocket();
+    self->Refuse(status, message);
+  });
+}
+
+void Connection::SetUpSocket() {
+  error_code ignored;
+  socket_.set_option(net::ip::tcp::no_delay(true), ignored);
+  if (limits_.send_buffer_bytes > 0) {
+    socket_.set_option(net::socket_base::send_buffer_size(limits_.send_buffer_bytes), ignored);
+  }
+  socket_.non_blocking(true, ignored);
 }
 
 void Connection::Drain() {
@@ -74,7 +97,7 @@ void Connection::Drain() {
     self->draining_ = true;
     if (self->state_ == State::kIdle || self->state_ == State::kLingering) self->Close();
     if (self->state_ == State::kReading) {
-      self->read_deadline_.Arm(kReadGrace, [self] { self->OnReadDeadline(); });
+      self->read_deadline_.Arm(kDrainGrace, [self] { self->OnReadDeadline(); });
     }
   });
 }
@@ -96,17 +119,17 @@ void Connection::Close() {
 void Connection::WaitForRequest() {
   state_ = State::kIdle;
   if (draining_) return Close();
-  if (buffer_.size() > 0) return ReadHeader();
+  if (!input_.empty()) return BeginRequest();
+  if (input_ended_) return Close();
   // Nothing but the socket is held while idle.
-  buffer_.shrink_to_fit();
+  input_ = std::string();
   output_ = std::string();
   writing_ = std::string();
   read_deadline_.Arm(limits_.idle_timeout, [self = shared_from_this()] { self->OnReadDeadline(); });
   Watch();
 }
 
-// Waits until the socket is readable, without a buffer. What that means depends on the state: the next
-// request, a client that leaves while its answer is made, or the end of a closing connection.
+// Waits until the socket is readable, without a buffer. What that means depends on the state.
 void Connection::Watch() {
   if (watching_) return;
   watching_ = true;
@@ -114,79 +137,128 @@ void Connection::Watch() {
                      [self = shared_from_this()](error_code error) { self->OnReadable(error); });
 }
 
+// Where reading is over or pauses, readability says nothing; a reset still ends the connection.
+void Connection::WatchForLoss() {
+  if (watching_for_loss_) return;
+  watching_for_loss_ = true;
+  socket_.async_wait(net::socket_base::wait_error, [self = shared_from_this()](error_code error) {
+    if (error != net::error::operation_aborted) self->Close();
+  });
+}
+
 void Connection::OnReadable(error_code error) {
   watching_ = false;
   if (state_ == State::kClosed || error == net::error::operation_aborted) return;
-  if (error) return Close();
-  if (state_ == State::kIdle) return ReadHeader();
-  if (state_ == State::kAnswering) return ReceiveAhead();
-  if (state_ == State::kLingering) return Discard();
-}
-
-// While an answer is under way: the end of the stream means that nobody waits for it any more. Pipelined
-// requests are kept, up to one header's size; behind more than that an end is only noticed when writing.
-void Connection::ReceiveAhead() {
-  error_code error;
-  const size_t bytes = socket_.read_some(buffer_.prepare(kReceiveBytes), error);
+  std::array<char, kReceiveBytes> bytes;
+  size_t n = 0;
+  if (!error) n = socket_.read_some(net::buffer(bytes), error);
   if (error == net::error::would_block) return Watch();
+  if (error == net::error::eof) return OnInputEnd();
   if (error) return Close();
-  buffer_.commit(bytes);
-  if (buffer_.size() < limits_.header_bytes) Watch();
+  if (state_ == State::kLingering) return Watch();  // dropped
+  input_.append(bytes.data(), n);
+  if (state_ == State::kIdle) return BeginRequest();
+  if (state_ == State::kReading) return Parse();
+  // An answer is under way: pipelined requests wait, and past one header's size their client too.
+  if (input_.size() < limits_.header_bytes) return Watch();
+  WatchForLoss();
 }
 
-void Connection::ReadHeader() {
+void Connection::OnInputEnd() {
+  input_ended_ = true;
+  if (state_ != State::kAnswering) return Close();
+  WatchForLoss();
+  ProbeClient();
+}
+
+// The end of the input means that the client has closed, and nobody waits for the answer, or that it only
+// sends no more (shutdown); both look the same until something is written: a peer that has closed answers
+// with a reset, which WatchForLoss sees. So bytes without meaning are written, an interim response before the
+// answer and a filler within a stream, again and again because a relay between may swallow the first. Where
+// there are none to write (HTTP/1.0), the client is taken to have left: a generation nobody reads is the
+// worse error.
+void Connection::ProbeClient() {
+  if (state_ != State::kAnswering || complete_) return;
+  if (!streaming_ && http_1_0_) return Close();
+  if (streaming_) {
+    const std::string_view filler = call_ == nullptr ? "" : call_->Filler();
+    if (filler.empty()) return Close();
+    Write(filler);
+  } else {
+    AppendContinue();
+  }
+  read_deadline_.Arm(kProbeInterval, [self = shared_from_this()] { self->ProbeClient(); });
+}
+
+void Connection::BeginRequest() {
   state_ = State::kReading;
   arrival_ = std::chrono::steady_clock::now();
   request_id_.clear();
+  cors_headers_.clear();
   keep_alive_ = true;
   head_only_ = false;
   http_1_0_ = false;
-  parser_.emplace();
-  parser_->header_limit(static_cast<uint32_t>(limits_.header_bytes));
-  parser_->body_limit(limits_.body_bytes);
+  reader_.emplace(RequestReader::Limits{limits_.header_bytes, limits_.body_bytes});
   read_deadline_.Arm(limits_.header_timeout, [self = shared_from_this()] { self->OnReadDeadline(); });
-  http::async_read_header(socket_, buffer_, *parser_,
-                          [self = shared_from_this()](error_code error, size_t) { self->OnHeader(error); });
+  Parse();
 }
 
-void Connection::OnHeader(error_code error) {
-  if (state_ == State::kClosed) return;
-  if (error) return OnReadFailure(error);
-  const auto& message = parser_->get();
-  // Where the body ends is unknown then, so nothing behind it may be taken for a request.
-  if (message.count(http::field::transfer_encoding) > 0 && !message.chunked()) {
-    return Refuse(501, "Transfer-Encoding other than chunked is not supported");
+void Connection::Parse() {
+  for (;;) {
+    size_t used = 0;
+    const RequestReader::Progress progress = reader_->Feed(input_, &used);
+    input_.erase(0, used);
+    switch (progress) {
+      case RequestReader::Progress::kMore:
+        return input_ended_ ? Close() : Watch();
+      case RequestReader::Progress::kFailed:
+        TakeHead();
+        return Refuse(reader_->failure().status, reader_->failure().message);
+      case RequestReader::Progress::kHead:
+        if (const std::string why = TakeHead(); !why.empty()) return Refuse(403, why);
+        read_deadline_.Arm(limits_.body_timeout, [self = shared_from_this()] { self->OnReadDeadline(); });
+        if (reader_->head().expects_continue && input_.empty()) AppendContinue();
+        break;
+      case RequestReader::Progress::kDone:
+        return OnRequest();
+    }
   }
-  const std::string_view encoding = View(message[http::field::content_encoding]);
-  if (!encoding.empty() && encoding != "identity") {
-    return Refuse(415, "Content-Encoding is not supported; send the body as it is");
-  }
-  read_deadline_.Arm(limits_.body_timeout, [self = shared_from_this()] { self->OnReadDeadline(); });
-  if (!parser_->is_done() && boost::beast::iequals(message[http::field::expect], "100-continue")) {
-    net::async_write(socket_, net::buffer(kContinue, sizeof(kContinue) - 1),
-                     [self = shared_from_this()](error_code write_error, size_t) {
-                       if (self->state_ == State::kClosed) return;
-                       if (write_error) return self->Close();
-                       self->ReadBody();
-                     });
-    return;
-  }
-  ReadBody();
 }
 
-void Connection::ReadBody() {
-  http::async_read(socket_, buffer_, *parser_,
-                   [self = shared_from_this()](error_code error, size_t) { self->OnRequest(error); });
+// Remembers what the answer needs to know of the request. Why the request is refused; "" = it is not.
+std::string Connection::TakeHead() {
+  const RequestHead& head = reader_->head();
+  keep_alive_ = head.keep_alive;
+  head_only_ = head.method == "HEAD";
+  http_1_0_ = head.http_1_0;
+  request_id_ = IsHarmlessId(head.request_id) ? head.request_id : NewRequestId();
+  std::string why = access_.WhyRefused(head);
+  if (why.empty()) cors_headers_ = access_.CorsHeaders(head);
+  return why;
 }
 
-void Connection::OnRequest(error_code error) {
-  if (state_ == State::kClosed) return;
-  if (error) return OnReadFailure(error);
+void Connection::OnRequest() {
   read_deadline_.Disarm();
   state_ = State::kAnswering;
-  HttpRequest request = TakeRequest();
-  parser_.reset();
-  Watch();
+  if (AccessPolicy::IsPreflight(reader_->head())) {
+    cors_headers_ += AccessPolicy::PreflightHeaders(reader_->head());
+    Respond({200, "text/plain", {}, ""});
+  } else {
+    HandOver();
+  }
+  reader_.reset();
+  if (input_ended_) return ProbeClient();
+  if (input_.size() < limits_.header_bytes) return Watch();
+  WatchForLoss();
+}
+
+void Connection::HandOver() {
+  HttpRequest request;
+  request.method = reader_->head().method;
+  request.path = PathOfTarget(reader_->head().target);
+  request.body = reader_->TakeBody();
+  request.arrival = arrival_;
+  request.request_id = request_id_;
   try {
     call_ = handler_.Handle(std::move(request), shared_from_this());
   } catch (const std::exception& e) {  // the border: memory ran out, or a bug
@@ -195,45 +267,8 @@ void Connection::OnRequest(error_code error) {
   }
 }
 
-HttpRequest Connection::TakeRequest() {
-  auto& message = parser_->get();
-  HttpRequest request;
-  request.method = std::string(View(message.method_string()));
-  request.path = PathOfTarget(View(message.target()));
-  request.body = std::move(message.body());
-  request.arrival = arrival_;
-  const std::string_view id = View(message["x-request-id"]);
-  request_id_ = IsHarmlessId(id) ? std::string(id) : NewRequestId();
-  request.request_id = request_id_;
-  keep_alive_ = message.keep_alive();
-  head_only_ = message.method() == http::verb::head;
-  http_1_0_ = message.version() < 11;
-  return request;
-}
-
 void Connection::OnReadDeadline() {
-  if (state_ == State::kReading && !timed_out_) {
-    timed_out_ = true;
-    read_deadline_.Arm(kReadGrace, [self = shared_from_this()] { self->Close(); });
-    error_code ignored;
-    socket_.cancel(ignored);
-    return;
-  }
-  Close();
-}
-
-void Connection::OnReadFailure(error_code error) {
-  if (timed_out_) return Refuse(408, "the request did not arrive in time");
-  if (error == http::error::body_limit) {
-    return Refuse(413, fmt::format("the request body is larger than {} bytes", limits_.body_bytes));
-  }
-  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
-    return Refuse(431, fmt::format("the request header is larger than {} bytes", limits_.header_bytes));
-  }
-  const bool client_left = error == http::error::end_of_stream || error == http::error::partial_message;
-  if (!client_left && error.category() == http::make_error_code(http::error::bad_method).category()) {
-    return Refuse(400, fmt::format("not an HTTP request: {}", error.message()));
-  }
+  if (state_ == State::kReading) return Refuse(408, "the request did not arrive in time");
   Close();
 }
 
@@ -249,19 +284,11 @@ void Connection::Refuse(int status, const std::string& message) {
 // Ends the sending side and waits for the client's end: closing with bytes unread would reset the connection
 // and could destroy the answer on its way.
 void Connection::Linger() {
-  if (draining_) return Close();
+  if (draining_ || input_ended_) return Close();
   state_ = State::kLingering;
   error_code ignored;
   socket_.shutdown(net::ip::tcp::socket::shutdown_send, ignored);
   read_deadline_.Arm(kLingerTimeout, [self = shared_from_this()] { self->OnReadDeadline(); });
-  Watch();
-}
-
-void Connection::Discard() {
-  std::array<char, kReceiveBytes> scratch;
-  error_code error;
-  socket_.read_some(net::buffer(scratch), error);
-  if (error && error != net::error::would_block) return Close();
   Watch();
 }
 

@@ -5,8 +5,6 @@
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http.hpp>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -16,6 +14,7 @@
 
 #include "gateway/http/connection_set.h"
 #include "gateway/http/exchange.h"
+#include "gateway/http/request_reader.h"
 #include "gateway/http/server.h"
 
 namespace spillway::gateway {
@@ -25,18 +24,8 @@ class Deadline {
  public:
   explicit Deadline(const boost::asio::any_io_executor& executor) : timer_(executor) {}
   // Calls `on_expiry` unless disarmed or armed again before; keeps what it captures alive until then.
-  template <typename F>
-  void Arm(std::chrono::milliseconds after, F on_expiry) {
-    timer_.expires_after(after);
-    timer_.async_wait(
-        [this, number = ++number_, on_expiry = std::move(on_expiry)](boost::system::error_code error) {
-          if (!error && number == number_) on_expiry();
-        });
-  }
-  void Disarm() {
-    ++number_;
-    timer_.cancel();
-  }
+  void Arm(std::chrono::milliseconds after, std::function<void()> on_expiry);
+  void Disarm();
 
  private:
   boost::asio::steady_timer timer_;
@@ -48,17 +37,23 @@ class Deadline {
 class Connection : public Exchange, public std::enable_shared_from_this<Connection> {
  public:
   // Borrows all but the socket; they outlive it.
-  Connection(boost::asio::ip::tcp::socket socket, RequestHandler& handler, const HttpLimits& limits,
-             ConnectionSet& set);
+  struct Parts {
+    RequestHandler& handler;
+    const HttpLimits& limits;
+    const AccessPolicy& access;
+    ConnectionSet& set;
+  };
+  Connection(boost::asio::ip::tcp::socket socket, const Parts& parts);
   ~Connection() override;
 
   void Start();
+  void StartRefusing(int status, const std::string& message);  // answers this to whatever comes, and ends
   void Drain();  // thread-safe: close when idle, else after the answer
   void Cut();    // thread-safe: close now
   void Close();  // on the executor, or when no thread runs it any more
 
   // Exchange
-  boost::asio::any_io_executor executor() override { return executor_; }
+  Poster poster() override;
   void Respond(HttpResponse response) override;
   void StartStream(HttpResponse head) override;
   void Write(std::string_view bytes) override;
@@ -66,48 +61,52 @@ class Connection : public Exchange, public std::enable_shared_from_this<Connecti
 
  private:
   using Error = boost::system::error_code;
-  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   enum class State : uint8_t { kIdle, kReading, kAnswering, kLingering, kClosed };
 
+  void SetUpSocket();
   void WaitForRequest();
-  void ReadHeader();
-  void OnHeader(Error error);
-  void ReadBody();
-  void OnRequest(Error error);
+  void BeginRequest();
+  void Parse();
+  std::string TakeHead();
+  void OnRequest();
+  void HandOver();
   void OnReadDeadline();
-  void OnReadFailure(Error error);
   void Refuse(int status, const std::string& message);
-  HttpRequest TakeRequest();
+  void Linger();
 
   void Watch();
+  void WatchForLoss();
   void OnReadable(Error error);
-  void ReceiveAhead();
-  void Discard();
+  void OnInputEnd();
+  void ProbeClient();
 
   void AppendHead(const HttpResponse& response, std::string_view framing);
+  void AppendContinue();
   void Flush();
   void WriteSome();
   void OnWritten(Error error, size_t bytes);
   void EndAnswer();
-  void Linger();
 
   boost::asio::ip::tcp::socket socket_;
   const boost::asio::any_io_executor executor_;
   RequestHandler& handler_;
   const HttpLimits& limits_;
+  const AccessPolicy& access_;
   ConnectionSet& set_;
 
   State state_ = State::kIdle;
-  Deadline read_deadline_;
+  Deadline read_deadline_;  // while an answer is under way: the next probe of a client that may have left
   Deadline write_deadline_;
-  boost::beast::flat_buffer buffer_;  // bytes received and not yet parsed
-  std::optional<Parser> parser_;      // while a request is read
+  std::string input_;  // bytes received and not yet parsed; bounded, reading pauses behind it
+  std::optional<RequestReader> reader_;  // while a request is read
   std::chrono::steady_clock::time_point arrival_;
   std::string request_id_;
-  bool timed_out_ = false;  // the read deadline ended the reading
+  std::string cors_headers_;        // of a permitted web page's request
+  bool input_ended_ = false;        // the client sends no more
+  bool watching_ = false;           // a wait for readability is pending
+  bool watching_for_loss_ = false;  // so is a wait for a reset
 
   std::unique_ptr<Call> call_;
-  bool watching_ = false;  // a wait for readability is pending
   bool keep_alive_ = true;
   bool draining_ = false;
   bool head_only_ = false;  // HEAD

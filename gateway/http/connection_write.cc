@@ -7,6 +7,7 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
+#include <boost/beast/http/status.hpp>
 #include <utility>
 
 #include "gateway/http/connection.h"
@@ -19,6 +20,7 @@ namespace http = boost::beast::http;
 
 // What one write deadline covers, so that a long answer needs a rate and not a total time.
 constexpr size_t kWriteSliceBytes = 64 * 1024;
+constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
 }  // namespace
 
@@ -28,10 +30,15 @@ void Connection::AppendHead(const HttpResponse& response, std::string_view frami
   output_ += fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\n", response.status,
                          std::string_view(reason.data(), reason.size()), response.content_type);
   for (const auto& [name, value] : response.headers) output_ += fmt::format("{}: {}\r\n", name, value);
-  output_ += fmt::format("x-request-id: {}\r\n{}", request_id_, framing);
+  output_ += fmt::format("x-request-id: {}\r\n{}{}", request_id_, cors_headers_, framing);
   if (!keep_alive_) output_ += "Connection: close\r\n";
   if (keep_alive_ && http_1_0_) output_ += "Connection: keep-alive\r\n";
   output_ += "\r\n";
+}
+
+void Connection::AppendContinue() {
+  output_ += kContinue;
+  Flush();
 }
 
 void Connection::Respond(HttpResponse response) {
@@ -117,7 +124,7 @@ void Connection::EndAnswer() {
   complete_ = false;
   streaming_ = false;
   chunked_ = false;
-  if (!keep_alive_ || timed_out_) return Linger();
+  if (!keep_alive_) return Linger();
   WaitForRequest();
 }
 

@@ -3,8 +3,6 @@
 // for a client.
 #pragma once
 
-#include <boost/asio/any_io_executor.hpp>
-#include <boost/asio/post.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -12,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "gateway/http/exchange.h"
 #include "gateway/scheduler/scheduler.h"
 
 namespace spillway::gateway {
@@ -27,23 +26,23 @@ class EventMailbox : public std::enable_shared_from_this<EventMailbox> {
  public:
   using Reader = std::function<void(std::vector<TimedEvent>)>;
 
-  // `reader` runs on `executor` while `owner` is alive and Close was not called there.
-  EventMailbox(boost::asio::any_io_executor executor, std::weak_ptr<void> owner, Reader reader)
-      : executor_(std::move(executor)), owner_(std::move(owner)), reader_(std::move(reader)) {}
+  // `reader` runs where `post` brings it while `owner` is alive and Close was not called there.
+  EventMailbox(Poster post, std::weak_ptr<void> owner, Reader reader)
+      : post_(std::move(post)), owner_(std::move(owner)), reader_(std::move(reader)) {}
 
   void Push(const GenerationEvent& event) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (closed_) return;
     events_.push_back({event, std::chrono::steady_clock::now()});
     if (events_.size() > 1) return;  // a drain is on its way
-    boost::asio::post(executor_, [self = shared_from_this()] { self->Drain(); });
+    post_([self = shared_from_this()] { self->Drain(); });
   }
 
   void Close() {
     const std::lock_guard<std::mutex> lock(mutex_);
     closed_ = true;
     events_.clear();
-    executor_ = {};
+    post_ = nullptr;
   }
 
  private:
@@ -61,7 +60,7 @@ class EventMailbox : public std::enable_shared_from_this<EventMailbox> {
   std::mutex mutex_;
   bool closed_ = false;
   std::vector<TimedEvent> events_;
-  boost::asio::any_io_executor executor_;
+  Poster post_;
   const std::weak_ptr<void> owner_;
   const Reader reader_;
 };

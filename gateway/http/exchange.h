@@ -3,8 +3,8 @@
 // answered. Knows nothing of sockets, OpenAI or tokens.
 #pragma once
 
-#include <boost/asio/any_io_executor.hpp>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -28,12 +28,16 @@ struct HttpResponse {
   std::string body;
 };
 
-// One request waiting for its answer. Confined to executor(): every method is called there, and none of them
-// calls back into the Call before it returns. Respond once, or StartStream, Write… and EndStream.
+// Runs a task later on the executor of one exchange. Thread-safe; may be called after the exchange's end, but
+// not after the server's.
+using Poster = std::function<void(std::function<void()>)>;
+
+// One request waiting for its answer. Confined to its executor: every method is called there, and none of
+// them calls back into the Call before it returns. Respond once, or StartStream, Write… and EndStream.
 class Exchange {
  public:
   virtual ~Exchange() = default;
-  virtual boost::asio::any_io_executor executor() = 0;
+  virtual Poster poster() = 0;
   virtual void Respond(HttpResponse response) = 0;
   virtual void StartStream(HttpResponse head) = 0;  // the body of `head` is ignored
   virtual void Write(std::string_view bytes) = 0;
@@ -48,6 +52,9 @@ class Call {
   virtual ~Call() = default;
   virtual void Flushed() {}    // all bytes written so far are in the socket
   virtual void Completed() {}  // so is the end of the response
+  // Bytes that mean nothing to the reader of a stream under way; written to learn whether it is still there.
+  // "" = there are none: a client that ends its side of the connection is taken to have left.
+  virtual std::string_view Filler() const { return ""; }
 };
 
 // Answers requests. Called on any I/O thread; must be thread-safe and must not block.
@@ -56,7 +63,8 @@ class RequestHandler {
   virtual ~RequestHandler() = default;
   // Answers through `exchange`, at once (returns nullptr) or later from the returned call.
   virtual std::unique_ptr<Call> Handle(HttpRequest request, const std::shared_ptr<Exchange>& exchange) = 0;
-  // The answer to bytes that never became a request: 400, 408, 413, 415, 431, or 503 at the connection limit.
+  // The answer to bytes that never became a request: 400, 403, 408, 413, 415, 431, 501, or 503 at the
+  // connection limit.
   virtual HttpResponse Refusal(int status, const std::string& message) = 0;
   // From now on new work is refused; what runs may finish.
   virtual void BeginDrain() = 0;

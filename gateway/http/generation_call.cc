@@ -24,7 +24,7 @@ GenerationCall::GenerationCall(const Parts& parts, ParsedRequest request, Respon
       exchange_(*exchange),
       text_stream_(parts.tokenizer, std::move(request_.stop), request_.generation.sampling.logprobs),
       mailbox_(std::make_shared<EventMailbox>(
-          exchange->executor(), exchange,
+          exchange->poster(), exchange,
           [this](std::vector<TimedEvent> events) { OnEvents(std::move(events)); })) {
   record_.stream = request_.stream;
   record_.prompt_tokens = static_cast<uint32_t>(request_.generation.prompt.size());

@@ -36,6 +36,7 @@ class GenerationCall : public Call {
 
   void Flushed() override;
   void Completed() override;
+  std::string_view Filler() const override { return ":\n\n"; }  // a comment of server-sent events
 
  private:
   enum class State : uint8_t {

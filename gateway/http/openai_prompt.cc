@@ -47,7 +47,8 @@ std::optional<ApiError> ReadPart(const json& part, const std::string& where, std
   std::string type;
   if (!fields.String("type", &type) && fields.ok()) fields.Fail("type", "is missing");
   if (fields.ok() && type != "text") {
-    fields.Fail("type", fmt::format("is '{}', this model reads only 'text'", type), "unsupported_value");
+    fields.Fail("type", fmt::format("is '{}', this model reads only 'text'", Shortened(type)),
+                "unsupported_value");
   }
   if (!fields.String("text", text) && fields.ok()) fields.Fail("text", "is missing");
   return fields.error();
@@ -90,7 +91,8 @@ std::optional<ApiError> ReadMessage(const json& message, const std::string& wher
   if (role == "tool" || role == "function") {
     fields.Fail("role", fmt::format("is '{}', but tool calls are not supported", role), "unsupported_value");
   } else if (role != "system" && role != "user" && role != "assistant") {
-    fields.Fail("role", fmt::format("is '{}', allowed are system, developer, user and assistant", role));
+    fields.Fail("role",
+                fmt::format("is '{}', allowed are system, developer, user and assistant", Shortened(role)));
   }
   for (const char* name : {"tool_calls", "function_call"}) {
     const json* calls = fields.Find(name);
@@ -116,7 +118,7 @@ std::optional<ApiError> ReadTemplateVariables(const json& body, ordered_json* ex
   }
   *extra = ordered_json::object();
   for (const auto& [key, value] : it->items()) {
-    const std::string where = name + "." + key;
+    const std::string where = name + "." + Shortened(key);
     if (!value.is_primitive()) {
       return InvalidParam(
           where, fmt::format("{} is {}, must be a string, a number or a boolean", where, JsonKind(value)));

@@ -53,7 +53,7 @@ const std::vector<Unsupported>& UnsupportedFields() {
   return *fields;
 }
 
-void RefuseUnsupported(const json& body, FieldReader& fields) {
+void RefuseUnsupported(FieldReader& fields) {
   for (const Unsupported& field : UnsupportedFields()) {
     const json* value = fields.Find(field.name);
     if (value == nullptr) continue;
@@ -80,8 +80,8 @@ void RefuseUnsupported(const json& body, FieldReader& fields) {
 void ReadModel(const ServedModel& model, FieldReader& fields) {
   std::string name;
   if (!fields.String("model", &name) || model.Answers(name)) return;
-  fields.Adopt(ApiError{404, fmt::format("model '{}' is not served here; '{}' is", name, model.id), "model",
-                        "model_not_found"});
+  fields.Adopt(ApiError{404, fmt::format("model '{}' is not served here; '{}' is", Shortened(name), model.id),
+                        "model", "model_not_found"});
 }
 
 void ReadStop(FieldReader& fields, StopMatcher* stop) {
@@ -120,7 +120,8 @@ void ReadLogitBias(uint32_t n_vocab, FieldReader& fields, SamplingParams* sampli
     uint32_t id = 0;
     const auto [end, status] = std::from_chars(key.data(), key.data() + key.size(), id);
     if (status != std::errc() || end != key.data() + key.size() || id >= n_vocab) {
-      fields.Fail("logit_bias", fmt::format("names token '{}', allowed are ids in [0, {})", key, n_vocab));
+      fields.Fail("logit_bias",
+                  fmt::format("names token '{}', allowed are ids in [0, {})", Shortened(key), n_vocab));
       return;
     }
     const double number = bias.is_number() ? bias.get<double>() : 1e9;
@@ -244,7 +245,7 @@ std::optional<ApiError> ParseRequest(Endpoint endpoint, std::string_view text, c
   out->endpoint = endpoint;
   FieldReader fields(body);
   ReadModel(context.model, fields);
-  RefuseUnsupported(body, fields);
+  RefuseUnsupported(fields);
   ReadStreaming(fields, out);
   ReadSampling(endpoint, context, fields, &out->generation.sampling);
   ReadStop(fields, &out->stop);

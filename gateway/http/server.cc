@@ -1,7 +1,7 @@
 #include "gateway/http/server.h"
 
-#include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -31,6 +31,9 @@ using net::ip::tcp;
 constexpr std::chrono::milliseconds kAcceptRetry{100};  // out of descriptors, mostly: some will come back
 constexpr std::chrono::seconds kCutTimeout{5};
 constexpr char kServerFull[] = "too many connections";
+// Connections past the limit that may be told so at a time; those past them are closed without a word.
+constexpr size_t kRefusalsAtOnce = 64;
+constexpr size_t kOtherDescriptors = 256;  // of this process: files, gRPC, workers
 
 absl::StatusOr<tcp::endpoint> ParseAddress(const std::string& address) {
   const size_t colon = address.rfind(':');
@@ -61,12 +64,36 @@ absl::Status OpenListener(const tcp::endpoint& endpoint, const std::string& addr
   return Unavailable("cannot listen on {}: {}", address, error.message());
 }
 
+// How many connections the limit of open descriptors leaves room for, after raising it as far as needed and
+// allowed. Past it the listener could not even refuse.
+size_t RoomForConnections(size_t wanted) {
+  const size_t needed = wanted + kRefusalsAtOnce + kOtherDescriptors;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return wanted;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, needed);
+  setrlimit(RLIMIT_NOFILE, &limit);
+  getrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur >= needed) return wanted;
+  const size_t room = std::max<size_t>(limit.rlim_cur, needed - wanted + 1) - (needed - wanted);
+  spdlog::warn("event=http_connections_limited wanted={} allowed={} reason=\"open files: ulimit -n is {}\"",
+               wanted, room, limit.rlim_cur);
+  return room;
+}
+
+HttpLimits WithRoom(HttpLimits limits) {
+  limits.max_connections = RoomForConnections(limits.max_connections);
+  return limits;
+}
+
 }  // namespace
 
 class HttpServer::Impl {
  public:
-  Impl(const HttpOptions& options, RequestHandler& handler)
-      : handler_(handler), limits_(options.limits), threads_wanted_(std::max(1, options.threads)) {}
+  Impl(const HttpOptions& options, const tcp::endpoint& endpoint, RequestHandler& handler)
+      : handler_(handler),
+        limits_(WithRoom(options.limits)),
+        access_(options.access, endpoint.address().is_loopback()),
+        threads_wanted_(std::max(1, options.threads)) {}
   ~Impl() { Stop(); }
 
   absl::Status Start(const tcp::endpoint& endpoint, const std::string& address) {
@@ -118,13 +145,16 @@ class HttpServer::Impl {
     acceptor_.async_accept(net::make_strand(io_), [this](error_code error, tcp::socket socket) {
       if (stopping_.load() || error == net::error::operation_aborted) return;
       if (error) return RetryAccept(error);
-      if (connections_.size() >= limits_.max_connections) {
-        RefuseConnection(std::move(socket));
-      } else {
-        const auto connection =
-            std::make_shared<Connection>(std::move(socket), handler_, limits_, connections_);
+      const size_t connections = connections_.size();
+      if (connections < limits_.max_connections + kRefusalsAtOnce) {
+        const auto connection = std::make_shared<Connection>(
+            std::move(socket), Connection::Parts{handler_, limits_, access_, connections_});
         connections_.Add(connection);
-        connection->Start();
+        if (connections < limits_.max_connections) {
+          connection->Start();
+        } else {
+          connection->StartRefusing(503, kServerFull);
+        }
         if (stopping_.load()) connection->Drain();  // Stop may have looked before it was added
       }
       Accept();
@@ -139,21 +169,9 @@ class HttpServer::Impl {
     });
   }
 
-  // A short answer that fits any send buffer, without waiting for the client's request.
-  void RefuseConnection(tcp::socket socket) {
-    const HttpResponse response = handler_.Refusal(503, kServerFull);
-    std::string head = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n";
-    for (const auto& [name, value] : response.headers) head += fmt::format("{}: {}\r\n", name, value);
-    head += fmt::format("Content-Type: {}\r\nContent-Length: {}\r\n\r\n{}", response.content_type,
-                        response.body.size(), response.body);
-    error_code ignored;
-    socket.non_blocking(true, ignored);
-    socket.write_some(net::buffer(head), ignored);
-    socket.shutdown(tcp::socket::shutdown_send, ignored);
-  }
-
   RequestHandler& handler_;
   const HttpLimits limits_;
+  const AccessPolicy access_;
   const int threads_wanted_;
   uint16_t port_ = 0;
   std::atomic<bool> stopping_{false};
@@ -175,7 +193,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpOptions&
         options.address);
   }
   try {
-    auto impl = std::make_unique<Impl>(options, handler);
+    auto impl = std::make_unique<Impl>(options, endpoint, handler);
     SPILLWAY_RETURN_IF_ERROR(impl->Start(endpoint, options.address));
     return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
   } catch (const std::exception& e) {  // no threads, no epoll descriptor

@@ -10,12 +10,13 @@
 #include <memory>
 #include <string>
 
+#include "gateway/http/access_policy.h"
 #include "gateway/http/exchange.h"
 
 namespace spillway::gateway {
 
 struct HttpLimits {
-  size_t max_connections = 4096;                   // further ones get 503
+  size_t max_connections = 4096;                   // further ones get 503; fewer where descriptors are
   size_t header_bytes = 16 * 1024;                 // more is answered 431
   size_t body_bytes = 4 * 1024 * 1024;             // more is answered 413
   size_t stream_backlog_bytes = 1024 * 1024;       // unsent bytes of a stream at which its client is too slow
@@ -30,6 +31,7 @@ struct HttpLimits {
 struct HttpOptions {
   std::string address = "127.0.0.1:8080";  // "host:port", "[::1]:port", "localhost:port"; port 0 = any
   bool insecure = false;                   // allow an address that others can reach, without TLS
+  AccessOptions access;                    // for web browsers
   int threads = 2;
   HttpLimits limits;
 };
@@ -39,7 +41,7 @@ struct HttpOptions {
 class HttpServer {
  public:
   // InvalidArgument: no address, or not loopback without `insecure`. Unavailable: the address is in use
-  // (named).
+  // (named). Raises the process's limit of open descriptors to what the connections need, where it may.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const HttpOptions& options,
                                                            RequestHandler& handler);
   ~HttpServer();  // Stop()

@@ -2,9 +2,11 @@
 // Method: tables of bodies against a tiny vocabulary whose token i is byte i.
 #include "gateway/http/openai_request.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "gateway/http/bounded_json.h"
 #include "tests/gateway/http/tiny_vocabulary.h"
 
 namespace spillway::gateway {
@@ -12,6 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr Endpoint kChat = Endpoint::kChatCompletions;
 constexpr Endpoint kText = Endpoint::kCompletions;
@@ -322,6 +325,43 @@ TEST_F(OpenAiRequest, TheContextBoundsPromptAndAnswer) {
   EXPECT_THAT(error->message, HasSubstr("512"));
 }
 
+TEST_F(OpenAiRequest, NumbersOutOfRangeNameTheParameter) {
+  for (const char* value : {"1e999", "-1e999", "1e400", "[1,-2e5000]", R"({"5":1e999})"}) {
+    for (const char* param : {"max_tokens", "temperature", "seed", "logit_bias", "unknown_to_all"}) {
+      ExpectRefused(kText, With(kText, fmt::format(R"("{}":{},"top_p":0.5)", param, value)), param,
+                    "out of range");
+    }
+  }
+  // Tiny numbers are zero, large ones that a double holds are refused by their fields.
+  ExpectOk(kText, With(kText, R"("temperature":1e-999)"));
+  ExpectRefused(kText, With(kText, R"("max_tokens":123456789012345678901234567890)"), "max_tokens",
+                "integer");
+  ExpectRefused(kText, With(kText, R"("max_tokens":18446744073709551615)"), "max_tokens", "allowed");
+  ExpectRefused(kText, With(kText, R"("top_k":-9223372036854775808)"), "top_k", "allowed");
+  ExpectRefused(kText, With(kText, R"("top_k":-9223372036854775809)"), "top_k", "integer");
+}
+
+TEST_F(OpenAiRequest, OfAMemberGivenTwiceTheLastCounts) {
+  ExpectOk(kText, With(kText, R"("max_tokens":-5,"max_tokens":7)"));
+  EXPECT_EQ(parsed_.generation.max_tokens, 7u);
+  ExpectRefused(kText, With(kText, R"("max_tokens":7,"max_tokens":-5)"), "max_tokens");
+}
+
+TEST_F(OpenAiRequest, MessagesRepeatLittleOfWhatTheClientSent) {
+  std::string huge;
+  for (int i = 0; i < 100'000; ++i) huge += "é";
+  for (const std::string& body :
+       {With(kChat, "\"model\":\"" + huge + "\""), With(kChat, "\"logit_bias\":{\"" + huge + "\":1}"),
+        With(kChat, "\"chat_template_kwargs\":{\"" + huge + "\":[]}"), With(kChat, "\"" + huge + "\":1e999"),
+        R"({"messages":[{"role":")" + huge + R"(","content":"x"}]})",
+        R"({"messages":[{"role":"user","content":[{"type":")" + huge + R"("}]}]})"}) {
+    const auto error = Parse(kChat, body);
+    ASSERT_TRUE(error.has_value()) << body.substr(0, 60);
+    EXPECT_LT(error->message.size() + error->param.size(), 500u) << body.substr(0, 60);
+    EXPECT_TRUE(IsValidUtf8(error->message)) << body.substr(0, 60);
+  }
+}
+
 TEST_F(OpenAiRequest, BodiesThatAreNoRequestsAreRefused) {
   const std::pair<std::string, const char*> cases[] = {
       {"", "not valid JSON"},
@@ -333,7 +373,14 @@ TEST_F(OpenAiRequest, BodiesThatAreNoRequestsAreRefused) {
       {"{\"prompt\":\"\xff\"}", "UTF-8"},
       {"{\"prompt\":\"\xed\xa0\x80\"}", "UTF-8"},
       {R"({"prompt":"\ud800"})", "not valid JSON"},
-      {R"({"temperature":1e999})", "out of range"},
+      {R"({"temperature":1e999})", "temperature holds a number out of range"},
+      {R"({"prompt":"\ud800\u0041"})", "not valid JSON"},
+      {R"({"prompt":"\udc00"})", "not valid JSON"},
+      {R"({"prompt":"\u12"})", "not valid JSON"},
+      {"{\"prompt\":\"a\nb\"}", "not valid JSON"},
+      {R"({"temperature":Infinity})", "not valid JSON"},
+      {R"({"temperature":01})", "not valid JSON"},
+      {R"({"a":1,})", "not valid JSON"},
       {"{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}", "deep"},
       {"{\"a\":[0" + std::string(2 * 600000, ','), "values"},
   };
@@ -342,6 +389,7 @@ TEST_F(OpenAiRequest, BodiesThatAreNoRequestsAreRefused) {
     ASSERT_TRUE(error.has_value()) << body.substr(0, 50);
     EXPECT_EQ(error->status, 400);
     EXPECT_THAT(error->message, HasSubstr(text)) << body.substr(0, 50);
+    EXPECT_THAT(error->message, Not(HasSubstr("json.exception"))) << body.substr(0, 50);
   }
   // Brackets inside strings are no depth.
   ExpectOk(

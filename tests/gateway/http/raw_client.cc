@@ -37,6 +37,8 @@ void RawClient::Close() {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
+void RawClient::ShutdownWrite() { ::shutdown(fd_, SHUT_WR); }
+
 bool RawClient::Send(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -86,6 +88,7 @@ RawResponse RawClient::ReadResponse(bool has_body) {
   const std::string head = ReadUntil("\r\n\r\n");
   if (head.size() < 12 || head.compare(0, 5, "HTTP/") != 0) return response;
   response.status = std::atoi(head.c_str() + 9);
+  if (response.status / 100 == 1) return ReadResponse(has_body);
   for (size_t at = head.find("\r\n") + 2; at + 2 < head.size();) {
     const size_t end = head.find("\r\n", at);
     const size_t colon = head.find(": ", at);
@@ -115,7 +118,7 @@ RawResponse RawClient::ReadResponse(bool has_body) {
 }
 
 RawResponse RawClient::Get(const std::string& path) {
-  Send(fmt::format("GET {} HTTP/1.1\r\nHost: test\r\n\r\n", path));
+  Send(fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", path));
   return ReadResponse();
 }
 
@@ -125,7 +128,7 @@ RawResponse RawClient::Post(const std::string& path, const std::string& body) {
 }
 
 std::string PostBytes(const std::string& path, const std::string& body, const std::string& headers) {
-  return fmt::format("POST {} HTTP/1.1\r\nHost: test\r\n{}Content-Length: {}\r\n\r\n{}", path, headers,
+  return fmt::format("POST {} HTTP/1.1\r\nHost: localhost\r\n{}Content-Length: {}\r\n\r\n{}", path, headers,
                      body.size(), body);
 }
 

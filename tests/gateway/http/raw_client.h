@@ -24,9 +24,10 @@ class RawClient {
   RawClient& operator=(const RawClient&) = delete;
 
   bool connected() const { return fd_ >= 0; }
-  bool Send(std::string_view bytes);  // false when the peer has closed
-  RawResponse ReadResponse(bool has_body = true);
-  std::string ReadUntil(std::string_view end);  // through `end`, or what came before the connection's end
+  bool Send(std::string_view bytes);               // false when the peer has closed
+  void ShutdownWrite();                            // sends no more, still reads
+  RawResponse ReadResponse(bool has_body = true);  // skips interim (1xx) responses
+  std::string ReadUntil(std::string_view end);     // through `end`, or what came before the connection's end
   bool AtEnd();  // waits for the end of the connection; false when bytes come instead
   bool ReadableWithin(int milliseconds);  // bytes or the end have come
   void Close();
