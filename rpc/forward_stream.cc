@@ -47,7 +47,11 @@ void ForwardStream::OnReadDone(bool ok) {
     return;
   }
   turn_.fetch_add(1, std::memory_order_release);
-  if (alive()) StartRead(&frame_);
+  // Armed before computing: a Cancel must be seen meanwhile. gRPC has at least two of these threads, and at
+  // most one computes, so one is always left to read.
+  if (!alive()) return;
+  StartRead(&frame_);
+  host_.Work();
 }
 
 absl::Status ForwardStream::HandleFrame() {
@@ -106,7 +110,7 @@ absl::Status ForwardStream::Queue(WorkItem::Work work, uint64_t bytes) {
   item.work = std::move(work);
   item.bytes = bytes;
   item.received = std::chrono::steady_clock::now();
-  queue_.Push(std::move(item));
+  queue_.Add(std::move(item));
   return absl::OkStatus();
 }
 

@@ -1,5 +1,5 @@
 // One gateway's Forward stream on the worker: reads frames on gRPC's callback threads, checks their order and
-// bounds, and queues them for the compute thread, which writes the replies. Knows nothing of stages.
+// bounds, queues them, and lends its thread to compute them. Knows nothing of stages.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -29,6 +29,8 @@ class StreamHost {
                                                uint64_t epoch) = 0;
   // The stream ended; its sequences go. Harmless when it no longer owns the worker.
   virtual void Detach(const ForwardStream* stream) = 0;
+  // Computes what was queued, on this thread if no other does.
+  virtual void Work() = 0;
 };
 
 // Thread-safe. Keeps itself alive until gRPC is done with it; the queue's items share it.

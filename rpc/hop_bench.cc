@@ -51,6 +51,7 @@ struct Flags {
   uint32_t n_embd = 768;  // 3 KiB a row
   uint32_t rows = 1;
   int rounds = 5000;
+  int pause_us = 0;
   std::string connect;
   std::string serve;
 };
@@ -104,6 +105,11 @@ int Measure(const Flags& flags, const std::string& address) {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return lost || seconds.size() == static_cast<size_t>(i) + 1; });
     if (lost) return 1;
+    lock.unlock();
+    // A stage waits for milliseconds while others compute: its threads really sleep.
+    const auto resume = std::chrono::steady_clock::now() + std::chrono::microseconds(flags.pause_us);
+    while (std::chrono::steady_clock::now() < resume) {
+    }
   }
   std::sort(seconds.begin(), seconds.end());
   std::sort(inside.begin(), inside.end());
@@ -161,6 +167,7 @@ int main(int argc, char** argv) {
   app.add_option("--embd", flags.n_embd, "Values of a row");
   app.add_option("--rows", flags.rows, "Rows of the micro-batch");
   app.add_option("--rounds", flags.rounds, "Round trips")->check(CLI::Range(1, 10000000));
+  app.add_option("--pause-us", flags.pause_us, "Computing between round trips");
   app.add_option("--serve", flags.serve, "Only the worker, on this address, until killed");
   app.add_option("--connect", flags.connect, "Only the client, to a --serve of the same sizes");
   CLI11_PARSE(app, argc, argv);

@@ -329,9 +329,6 @@ StageClient::StageClient(std::string name, const std::string& target) : impl_(st
 
 StageClient::~StageClient() {
   Disconnect();
-  // The queue may be shut down only when no operation will be started on it any more.
-  if (const std::shared_ptr<Stream> stream = impl_->Current())
-    stream->WaitForEnd(Clock::now() + std::chrono::hours(1));
   impl_->queue.Shutdown();
   impl_->thread.join();
 }
@@ -367,9 +364,6 @@ absl::Status StageClient::LoadStage(const v1::LoadStageRequest& request, std::ch
 absl::Status StageClient::Connect(uint64_t epoch, StageEvents events, std::chrono::milliseconds deadline) {
   const Clock::time_point end = Clock::now() + deadline;
   Disconnect();
-  if (const std::shared_ptr<Stream> old = impl_->Current(); old != nullptr && !old->WaitForEnd(end)) {
-    return absl::DeadlineExceededError("the previous stream did not end in time");
-  }
   auto stream = std::make_shared<Stream>(*impl_->stub, impl_->queue, epoch, std::move(events));
   {
     const std::lock_guard lock(impl_->mutex);
@@ -380,7 +374,11 @@ absl::Status StageClient::Connect(uint64_t epoch, StageEvents events, std::chron
 }
 
 void StageClient::Disconnect() {
-  if (const std::shared_ptr<Stream> stream = impl_->Current()) stream->Cancel();
+  const std::shared_ptr<Stream> stream = impl_->Current();
+  if (stream == nullptr) return;
+  stream->Cancel();
+  // Cancelling needs nothing of the peer; no operation may be started once the queue is shut down.
+  stream->WaitForEnd(Clock::now() + std::chrono::hours(1));
 }
 
 void StageClient::SendForward(v1::Forward forward) {

@@ -51,7 +51,9 @@ class StageClient {
   // has not loaded its stage. Ends the stream before it, if any. A stream that never said hello calls no
   // on_lost. Not to be called from StageEvents.
   absl::Status Connect(uint64_t epoch, StageEvents events, std::chrono::milliseconds deadline);
-  void Disconnect();  // idempotent; on_lost is still called (Cancelled)
+  // Cancels the stream and waits for its end: no event comes afterwards. on_lost is still called (Cancelled).
+  // Idempotent. Not to be called from StageEvents.
+  void Disconnect();
 
   // `forward.activations` is taken over and fragmented as needed.
   void SendForward(v1::Forward forward);

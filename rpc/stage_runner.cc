@@ -126,14 +126,20 @@ StageRunner::Counters StageRunner::counters() const {
 }
 
 void StageRunner::Run() {
-  while (std::optional<WorkItem> item = queue_.Pop()) {
+  while (std::optional<WorkItem> item = queue_.WaitForTurn()) FinishTurn(std::move(item));
+  stage_.reset();
+}
+
+void StageRunner::Work() { FinishTurn(queue_.TryTurn()); }
+
+void StageRunner::FinishTurn(std::optional<WorkItem> item) {
+  for (; item.has_value(); item = queue_.Next()) {
     if (item->sink != nullptr && !item->sink->alive()) continue;
     metrics_.SetInflight(static_cast<double>(queue_.size() + 1));
     Handle(*item);
     if (item->sink != nullptr) item->sink->Release(item->bytes);
     metrics_.SetInflight(static_cast<double>(queue_.size()));
   }
-  stage_.reset();
 }
 
 void StageRunner::Handle(WorkItem& item) {

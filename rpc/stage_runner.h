@@ -1,5 +1,6 @@
-// The one compute thread of a worker. It owns the Stage: every call to it happens here, in the order frames
-// arrived, and replies are written from here. Knows neither epochs nor health (worker_service.h).
+// Runs a worker's Stage. It owns it: every call to it happens here, one at a time in the order frames
+// arrived, on the thread that read the frame or on its own; replies are written from here. Knows neither
+// epochs nor health (worker_service.h).
 #pragma once
 
 #include <chrono>
@@ -35,18 +36,23 @@ class StageRunner {
     std::chrono::steady_clock::time_point last_forward;
   };
 
-  // `model` and `metrics` outlive the runner. `after_forward` is called on the compute thread, after the
-  // reply.
+  // `model` and `metrics` outlive the runner. `after_forward` is called after the reply, on the thread that
+  // computed.
   StageRunner(const Model& model, std::string device, telemetry::WorkerMetrics& metrics,
               std::function<void()> after_forward);
   ~StageRunner();  // finishes what is queued
+
+  // Computes what is queued on the calling thread, unless another thread has the turn: then that one does. A
+  // frame is computed by the thread that read it: handing it to another costs a wake-up, 40 us and more on a
+  // virtual machine, twice a token.
+  void Work();
 
   WorkQueue& queue() { return queue_; }
   const WorkQueue& queue() const { return queue_; }
   // Queued: what was queued before runs first.
   void CloseAllSequences();
   void ResetCounters();
-  // Replaces the stage (null: unloads) on the compute thread and waits for it.
+  // Replaces the stage (null: unloads) in its turn and waits for it.
   void Install(std::unique_ptr<Stage> stage);
   Counters counters() const;
   void RefuseNewSequences(bool refuse) { draining_.store(refuse); }
@@ -56,6 +62,7 @@ class StageRunner {
     std::chrono::steady_clock::time_point received, started, computing, computed;
   };
   void Run();
+  void FinishTurn(std::optional<WorkItem> item);
   void Handle(WorkItem& item);
   void HandleForward(WorkItem& item, v1::Forward& forward);
   void HandleOpen(ReplySink& sink, const v1::Open& open);
@@ -75,7 +82,7 @@ class StageRunner {
   std::atomic<bool> draining_{false};
   WorkQueue queue_;
 
-  // Confined to the compute thread.
+  // Confined to who has the queue's turn.
   std::unique_ptr<Stage> stage_;
   std::unordered_set<SequenceId> open_;
   std::vector<Segment> segments_;       // handed to the stage: those not cancelled
@@ -87,7 +94,8 @@ class StageRunner {
 
   mutable std::mutex counters_mutex_;
   Counters counters_;
-  std::thread thread_;  // last: starts when the rest is there
+  // Tasks, and what readers leave. Last: starts when the rest is there.
+  std::thread thread_;
 };
 
 }  // namespace spillway::rpc

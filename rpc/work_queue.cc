@@ -1,4 +1,4 @@
-// A mutex-guarded deque with a short spin before the wait.
+// A mutex-guarded deque and whose turn it is.
 #include "rpc/work_queue.h"
 
 #include <algorithm>
@@ -6,24 +6,14 @@
 
 namespace spillway::rpc {
 
-namespace {
-
-constexpr std::chrono::microseconds kSpin{20};
-
-void Relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
+void WorkQueue::Add(WorkItem item) {
+  const std::lock_guard lock(mutex_);
+  items_.push_back(std::move(item));
+  size_.store(items_.size(), std::memory_order_release);
 }
 
-}  // namespace
-
 void WorkQueue::Push(WorkItem item) {
-  {
-    const std::lock_guard lock(mutex_);
-    items_.push_back(std::move(item));
-    size_.store(items_.size(), std::memory_order_release);
-  }
+  Add(std::move(item));
   available_.notify_one();
 }
 
@@ -41,16 +31,34 @@ void WorkQueue::Cancel(const ReplySink* sink, uint64_t sequence) {
   }
 }
 
-std::optional<WorkItem> WorkQueue::Pop() {
-  const auto end = std::chrono::steady_clock::now() + kSpin;
-  while (size() == 0 && std::chrono::steady_clock::now() < end) Relax();
-  std::unique_lock lock(mutex_);
-  available_.wait(lock, [&] { return stopped_ || !items_.empty(); });
-  if (items_.empty()) return std::nullopt;
-  std::optional<WorkItem> item(std::move(items_.front()));
+WorkItem WorkQueue::PopLocked() {
+  WorkItem item = std::move(items_.front());
   items_.pop_front();
   size_.store(items_.size(), std::memory_order_release);
   return item;
+}
+
+std::optional<WorkItem> WorkQueue::TryTurn() {
+  const std::lock_guard lock(mutex_);
+  if (turn_taken_ || items_.empty()) return std::nullopt;
+  turn_taken_ = true;
+  return PopLocked();
+}
+
+std::optional<WorkItem> WorkQueue::WaitForTurn() {
+  std::unique_lock lock(mutex_);
+  available_.wait(lock, [&] { return !turn_taken_ && (stopped_ || !items_.empty()); });
+  if (items_.empty()) return std::nullopt;
+  turn_taken_ = true;
+  return PopLocked();
+}
+
+std::optional<WorkItem> WorkQueue::Next() {
+  const std::lock_guard lock(mutex_);
+  if (!items_.empty()) return PopLocked();
+  turn_taken_ = false;
+  if (stopped_) available_.notify_all();
+  return std::nullopt;
 }
 
 void WorkQueue::Stop() {

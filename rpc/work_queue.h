@@ -1,5 +1,6 @@
-// What waits for the compute thread: decoded frames of the gateway's stream and tasks of the service, in
-// order. One consumer, any number of producers. Bounds are the stream's business (forward_stream.h).
+// What waits to be computed: decoded frames of the gateway's stream and tasks of the service, in order. Any
+// number of producers; one consumer at a time, whichever thread that is. Bounds are the stream's business
+// (forward_stream.h).
 #pragma once
 
 #include <absl/status/status.h>
@@ -40,21 +41,30 @@ struct WorkItem {
   std::vector<uint32_t> cancelled;  // segments of a Forward that were cancelled while it waited
 };
 
-// Thread-safe; Pop belongs to one thread.
+// Thread-safe. A consumer takes the turn with its first item and keeps it until Next finds nothing more.
 class WorkQueue {
  public:
+  // Wakes who waits for a turn.
   void Push(WorkItem item);
+  // Wakes nobody: the caller asks for a turn next.
+  void Add(WorkItem item);
   // Marks the waiting segments of `sequence` that came over `sink`.
   void Cancel(const ReplySink* sink, uint64_t sequence);
-  // Waits for an item, spinning for a moment first: the next hop of a busy pipeline comes within
-  // microseconds. nullopt after Stop, when all items are gone.
-  std::optional<WorkItem> Pop();
+  // Takes the turn. nullopt when another consumer has it, who will come to what waits, or nothing waits.
+  std::optional<WorkItem> TryTurn();
+  // Waits for something to do and takes the turn. nullopt after Stop, when all items are gone.
+  std::optional<WorkItem> WaitForTurn();
+  // The next item of the turn; nullopt ends it.
+  std::optional<WorkItem> Next();
   void Stop();
   size_t size() const { return size_.load(std::memory_order_acquire); }
 
  private:
+  WorkItem PopLocked();
+
   std::mutex mutex_;
   std::condition_variable available_;
+  bool turn_taken_ = false;
   std::deque<WorkItem> items_;
   bool stopped_ = false;
   std::atomic<size_t> size_{0};

@@ -53,7 +53,7 @@ class WorkerService final : public StreamHost {
   // "" when ready, else the state or the cause.
   std::string NotReadyReason();
 
-  size_t waiting() const { return runner_.queue().size(); }  // items for the compute thread
+  size_t waiting() const { return runner_.queue().size(); }  // items to compute
 
   v1::DescribeReply Describe();
   absl::Status LoadStage(const v1::LoadStageRequest& request,
@@ -67,6 +67,7 @@ class WorkerService final : public StreamHost {
 
   absl::StatusOr<ForwardLimits> Attach(const std::shared_ptr<ForwardStream>& stream, uint64_t epoch) override;
   void Detach(const ForwardStream* stream) override;
+  void Work() override { runner_.Work(); }
 
  private:
   class Service;

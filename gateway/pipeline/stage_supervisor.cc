@@ -249,7 +249,7 @@ absl::Status StageSupervisor::Serve() {
     }
     if (!why.ok()) break;
     absl::StatusOr<v1::DescribeReply> description = client_.Describe(kCallDeadline);
-    // Describing needs no compute thread: a worker that misses it again and again is frozen, not busy.
+    // Describing does not wait for computing: a worker that misses it again and again is frozen, not busy.
     if (!description.ok()) {
       if (++unanswered < kUnansweredMeansLost) continue;
       why = Unavailable("{} does not answer: {}", setup_.name, MessageOf(description.status()));

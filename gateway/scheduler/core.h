@@ -51,7 +51,8 @@ PipelineLimits LimitsOf(const std::vector<StageEndpoint>& stages);
 absl::Status ValidateRequest(const GenerationRequest& request, const PipelineLimits& limits,
                              uint32_t n_vocab);
 
-// Confined to one thread. The order of calls per wake-up: events, CheckDeadlines, Turn.
+// Thread-compatible: one turn at a time (token_scheduler.h). The order of calls per wake-up: events,
+// CheckDeadlines, Turn.
 class SchedulerCore {
  public:
   // `metrics` may be null; it outlives the core.

@@ -51,7 +51,7 @@ class MinuteWindow {
   std::array<Bucket, 60> buckets_;
 };
 
-// Sent, Answered, Lost and Token are called on the scheduler thread, the getters on any.
+// Sent, Answered, Lost and Token are called in the scheduler's turn, the getters on any thread.
 class HopRecorder {
  public:
   // roles[i]: stage i is a GPU stage. `metrics` may be null and outlives the recorder.

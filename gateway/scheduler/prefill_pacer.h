@@ -8,7 +8,7 @@
 
 namespace spillway::gateway {
 
-// Confined to the scheduler thread.
+// Confined to the scheduler's turn.
 class PrefillPacer {
  public:
   PrefillPacer(size_t stages, uint32_t max_rows, double target_seconds)

@@ -32,7 +32,7 @@ struct GenerationTimings {  // seconds on the steady clock
   double decode = 0;        // first token until the last
 };
 
-// Delivered on the scheduler thread: sinks must return at once (post elsewhere) and may call Cancel.
+// Delivered in the scheduler's turn: sinks must return at once (post elsewhere) and may call Cancel.
 struct GenerationEvent {
   enum class Kind : uint8_t { kToken, kDone } kind = Kind::kToken;
   // kToken

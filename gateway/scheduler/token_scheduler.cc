@@ -42,13 +42,19 @@ absl::StatusOr<RequestId> TokenScheduler::Submit(GenerationRequest request, Even
 
 void TokenScheduler::Cancel(RequestId id) { PostEvent(CancelEvent{id}); }
 
-void TokenScheduler::Post(StageEvent event) { PostEvent(std::move(event)); }
+// The thread that read a reply sends the next hop: handing it to another costs a wake-up a hop.
+void TokenScheduler::Post(StageEvent event) {
+  std::unique_lock lock(mutex_);
+  if (stopping_) return;
+  inbox_.push_back(std::move(event));
+  if (!turn_taken_) TakeTurns(lock);
+}
 
 void TokenScheduler::PostEvent(Event event) {
   const std::lock_guard lock(mutex_);
   if (stopping_) return;
   inbox_.push_back(std::move(event));
-  wake_.notify_one();
+  if (!turn_taken_) wake_.notify_one();
 }
 
 bool TokenScheduler::Ready(std::string* why_not) const {
@@ -93,30 +99,41 @@ void TokenScheduler::PublishLocked() {
   published_.notify_all();
 }
 
-void TokenScheduler::Run() {
-  std::vector<Event> events;
-  std::unique_lock lock(mutex_);
-  while (true) {
-    const TimePoint deadline = core_.NextDeadline();
-    const auto woken = [this] { return !inbox_.empty() || stopping_; };
-    if (deadline == TimePoint::max()) {
-      wake_.wait(lock, woken);
-    } else {
-      wake_.wait_until(lock, deadline, woken);
-    }
-    if (stopping_ && inbox_.empty()) return;
-    events.clear();
-    events.swap(inbox_);
+// With the lock held on entry and exit, not while the core works. Takes the turn until the inbox is empty.
+void TokenScheduler::TakeTurns(std::unique_lock<std::mutex>& lock) {
+  turn_taken_ = true;
+  do {
+    events_.clear();
+    events_.swap(inbox_);
     inbox_submits_ = 0;
     lock.unlock();
 
     const TimePoint now = std::chrono::steady_clock::now();
-    for (Event& event : events) Handle(std::move(event), now);
+    for (Event& event : events_) Handle(std::move(event), now);
     core_.CheckDeadlines(now);
     core_.Turn(now);
 
     lock.lock();
     PublishLocked();
+  } while (!inbox_.empty());
+  turn_taken_ = false;
+  deadline_ = core_.NextDeadline();
+  if (stopping_ || deadline_ < sleeping_until_) wake_.notify_one();
+}
+
+void TokenScheduler::Run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const auto due = [this] {
+      return !turn_taken_ && (!inbox_.empty() || stopping_ || deadline_ < sleeping_until_);
+    };
+    sleeping_until_ = deadline_;
+    const bool woken = deadline_ == TimePoint::max() ? (wake_.wait(lock, due), true)
+                                                     : wake_.wait_until(lock, deadline_, due);
+    // Whoever has the turn looks at the deadlines, too.
+    if (turn_taken_) continue;
+    if (stopping_ && inbox_.empty()) return;
+    if (!woken || !inbox_.empty()) TakeTurns(lock);
   }
 }
 

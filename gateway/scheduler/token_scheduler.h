@@ -1,5 +1,6 @@
-// The scheduler's thread and its front: accepts requests and stage events from any thread, bounds the queue,
-// and lets SchedulerCore decide. Also drains it at the end.
+// The scheduler's front: accepts requests and stage events from any thread, bounds the queue, and lets
+// SchedulerCore decide, one turn at a time: on the thread that brings a reply, for all else on its own. Also
+// drains it at the end.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -60,13 +61,15 @@ class TokenScheduler final : public GenerationBackend, public StageEventSink {
   using Event = std::variant<SubmitEvent, CancelEvent, CancelAllEvent, StageEvent>;
 
   void Run();
+  void TakeTurns(std::unique_lock<std::mutex>& lock);
   void Handle(Event event, TimePoint now);
   void PostEvent(Event event);
   void PublishLocked();
 
   const SchedulerOptions options_;
   const PipelineLimits limits_;
-  SchedulerCore core_;  // confined to thread_; hops() is thread-safe
+  SchedulerCore core_;         // confined to who has the turn; hops() is thread-safe
+  std::vector<Event> events_;  // of the turn
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;       // inbox_ or stopping_ changed
@@ -74,9 +77,12 @@ class TokenScheduler final : public GenerationBackend, public StageEventSink {
   std::vector<Event> inbox_;
   uint32_t inbox_submits_ = 0;
   RequestId next_request_ = 1;
+  bool turn_taken_ = false;
+  TimePoint deadline_ = TimePoint::max();  // of the core, after the last turn
+  TimePoint sleeping_until_ = TimePoint::max();
   bool draining_ = false;
   bool stopping_ = false;
-  // What the scheduler thread said last, plus what was accepted since.
+  // What the last turn left, plus what was accepted since.
   std::string why_not_ready_ = "starting";
   uint32_t queued_ = 0;
   SchedulerStatus status_;
