@@ -1,32 +1,38 @@
 // The small HTTP listener for metrics and health: GET only, Connection: close, one thread, everything
 // bounded. Knows nothing of what it serves but the registry.
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <array>
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/parser.hpp>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
 
 #include "engine/base/status.h"
+#include "telemetry/host_name.h"
 #include "telemetry/registry.h"
 
 namespace spillway::telemetry {
 namespace {
 
 namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = beast::http;
+namespace http = boost::beast::http;
+using boost::system::error_code;
 using tcp = asio::ip::tcp;
-using Response = http::response<http::string_body>;
+using Request = http::request<http::empty_body>;
 
 constexpr size_t kMaxRequestBytes = 8 * 1024;
 constexpr size_t kMaxConnections = 64;
 constexpr std::chrono::seconds kConnectionTime{5};  // from accepted to closed, however slow the peer is
 constexpr std::chrono::milliseconds kAcceptRetry{100};
+constexpr char kText[] = "text/plain; charset=utf-8";
 
 struct HostPort {
   std::string host, port;
@@ -54,7 +60,7 @@ struct HealthServer::Impl {
   absl::Status Listen(const std::string& address);
   void Accept();
   void Release();
-  Response Answer(const http::request<http::empty_body>& request);
+  HttpPage Answer(const Request& request);
   HttpPage Page(const std::string& path);
 
   Registry& registry;
@@ -65,6 +71,7 @@ struct HealthServer::Impl {
   tcp::acceptor acceptor;
   asio::steady_timer retry;
   uint16_t port = 0;
+  bool on_loopback = false;
   std::thread thread;
 
   std::mutex
@@ -78,63 +85,75 @@ namespace {
 // One request, one answer, closed. Owned by its pending operation; confined to the server's thread.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  using Answer = std::function<Response(const http::request<http::empty_body>&)>;
+  using Answer = std::function<HttpPage(const Request&)>;
   Connection(tcp::socket socket, Answer answer, std::function<void()> closed)
-      : stream_(std::move(socket)), answer_(std::move(answer)), closed_(std::move(closed)) {}
+      : socket_(std::move(socket)),
+        deadline_(socket_.get_executor()),
+        answer_(std::move(answer)),
+        closed_(std::move(closed)) {}
   ~Connection() { closed_(); }
 
   void Start() {
-    stream_.expires_after(kConnectionTime);
-    parser_.header_limit(kMaxRequestBytes);
-    http::async_read_header(
-        stream_, buffer_, parser_,
-        [self = shared_from_this()](beast::error_code error, size_t) { self->Respond(error); });
+    deadline_.expires_after(kConnectionTime);
+    deadline_.async_wait([weak = weak_from_this()](error_code error) {
+      const auto self = weak.lock();
+      if (error || self == nullptr) return;
+      error_code ignored;
+      self->socket_.close(ignored);
+    });
+    Read();
   }
 
  private:
-  void Respond(beast::error_code error) {
-    if (!error) {
-      response_ = answer_(parser_.get());
-    } else if (error == http::error::header_limit || error == http::error::buffer_overflow) {
-      response_ = Refusal(http::status::request_header_fields_too_large, "request too large\n");
-    } else if (error.category() == http::make_error_code(http::error::bad_method).category() &&
-               error != http::error::end_of_stream && error != http::error::partial_message) {
-      response_ = Refusal(http::status::bad_request, "malformed request\n");
-    } else {
-      return;  // the peer left or its time is up
-    }
-    response_.keep_alive(false);
-    response_.prepare_payload();
-    http::async_write(stream_, response_,
-                      [self = shared_from_this()](beast::error_code, size_t) { self->Finish(); });
+  void Read() {
+    socket_.async_read_some(asio::buffer(bytes_) + filled_,
+                            [self = shared_from_this()](error_code error, size_t n) {
+                              if (!error) self->OnBytes(n);  // else the peer left or its time is up
+                            });
+  }
+
+  void OnBytes(size_t n) {
+    filled_ += n;
+    error_code error;
+    parsed_ += parser_.put(asio::const_buffer(bytes_.data() + parsed_, filled_ - parsed_), error);
+    if (parser_.is_header_done()) return Send(answer_(parser_.get()));
+    const bool incomplete = error == http::error::need_more || !error;
+    if (incomplete && filled_ < bytes_.size()) return Read();
+    Send(incomplete ? HttpPage{431, kText, "request too large\n"}
+                    : HttpPage{400, kText, "malformed request\n"});
+  }
+
+  void Send(const HttpPage& page) {
+    const auto reason = http::obsolete_reason(static_cast<http::status>(page.status));
+    output_ = fmt::format(
+        "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nCache-Control: no-store\r\n"
+        "X-Content-Type-Options: nosniff\r\n{}Connection: close\r\nContent-Length: {}\r\n\r\n{}",
+        page.status, std::string_view(reason.data(), reason.size()), page.content_type,
+        page.status == 405 ? "Allow: GET\r\n" : "", page.body.size(), page.body);
+    asio::async_write(socket_, asio::buffer(output_),
+                      [self = shared_from_this()](error_code, size_t) { self->Finish(); });
   }
 
   // Closing while the peer is still sending resets the connection and may lose the answer; so the rest is
   // read and dropped until the peer closes or the time is up.
   void Finish() {
-    beast::error_code ignored;
-    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    error_code ignored;
+    socket_.shutdown(tcp::socket::shutdown_send, ignored);
     Discard();
   }
   void Discard() {
-    stream_.async_read_some(asio::buffer(rest_),
-                            [self = shared_from_this()](beast::error_code error, size_t) {
-                              if (!error) self->Discard();
-                            });
+    socket_.async_read_some(asio::buffer(bytes_), [self = shared_from_this()](error_code error, size_t) {
+      if (!error) self->Discard();
+    });
   }
 
-  static Response Refusal(http::status status, const char* text) {
-    Response response(status, 11);
-    response.set(http::field::content_type, "text/plain; charset=utf-8");
-    response.body() = text;
-    return response;
-  }
-
-  beast::tcp_stream stream_;
-  beast::flat_buffer buffer_{kMaxRequestBytes};
+  tcp::socket socket_;
+  asio::steady_timer deadline_;
+  std::array<char, kMaxRequestBytes> bytes_;
+  size_t filled_ = 0;  // of bytes_
+  size_t parsed_ = 0;
   http::request_parser<http::empty_body> parser_;
-  Response response_;
-  std::array<char, 1024> rest_;
+  std::string output_;
   Answer answer_;
   std::function<void()> closed_;
 };
@@ -156,6 +175,7 @@ absl::Status HealthServer::Impl::Listen(const std::string& address) {
   if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
   if (error) return Unavailable("cannot listen on {} for metrics: {}", address, error.message());
   port = acceptor.local_endpoint(error).port();
+  on_loopback = endpoint.address().is_loopback();
   return absl::OkStatus();
 }
 
@@ -185,30 +205,21 @@ void HealthServer::Impl::Release() {
   if (!stopping) Accept();
 }
 
-Response HealthServer::Impl::Answer(const http::request<http::empty_body>& request) {
-  HttpPage page;
-  const std::string target(request.target().data(), request.target().size());
-  const bool get = request.method() == http::verb::get;
-  if (!get) {
-    page = {405, "text/plain; charset=utf-8", "only GET is served here\n"};
-  } else {
-    try {
-      page = Page(target.substr(0, target.find('?')));
-    } catch (const std::exception& e) {
-      page = {500, "text/plain; charset=utf-8", std::string(e.what()) + "\n"};
-    }
+HttpPage HealthServer::Impl::Answer(const Request& request) {
+  const auto host = request[http::field::host];
+  if (on_loopback && !host.empty() && !IsLoopbackName(HostName({host.data(), host.size()}))) {
+    return {403, kText, "this listener is bound to loopback and answers only to its names; use 127.0.0.1\n"};
   }
-  Response response(static_cast<http::status>(page.status), 11);
-  response.set(http::field::content_type, page.content_type);
-  response.set(http::field::cache_control, "no-store");
-  response.set("X-Content-Type-Options", "nosniff");
-  if (!get) response.set(http::field::allow, "GET");
-  response.body() = std::move(page.body);
-  return response;
+  if (request.method() != http::verb::get) return {405, kText, "only GET is served here\n"};
+  const std::string target(request.target().data(), request.target().size());
+  try {
+    return Page(target.substr(0, target.find('?')));
+  } catch (const std::exception& e) {
+    return {500, kText, std::string(e.what()) + "\n"};
+  }
 }
 
 HttpPage HealthServer::Impl::Page(const std::string& path) {
-  constexpr char kText[] = "text/plain; charset=utf-8";
   if (path == "/metrics") return {200, "text/plain; version=0.0.4; charset=utf-8", registry.Render()};
   if (path == "/healthz") return {200, kText, "ok\n"};
   const std::lock_guard lock(mutex);

@@ -1,30 +1,25 @@
 #include "gateway/http/access_policy.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "gateway/http/request_reader.h"
+#include "telemetry/host_name.h"
 
 namespace spillway::gateway {
 namespace {
 
+using telemetry::HostName;
+using telemetry::IsLoopbackName;
+
 constexpr size_t kMaxQuotedBytes = 128;
 constexpr char kAnyOrigin[] = "*";
 
-char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
 std::string Lower(std::string_view text) {
   std::string lower(text);
-  for (char& c : lower) c = Lower(c);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return lower;
-}
-
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-
-bool IsNameCharacter(char c) {
-  return (c >= 'a' && c <= 'z') || IsDigit(c) || c == '-' || c == '_' || c == '.' || c == ':';
 }
 
 bool Contains(const std::vector<std::string>& list, const std::string& entry) {
@@ -49,38 +44,6 @@ std::string_view AuthorityOf(std::string_view origin) {
 }
 
 }  // namespace
-
-std::string HostName(std::string_view host) {
-  std::string_view name = host;
-  std::string_view rest;
-  if (!host.empty() && host.front() == '[') {
-    const size_t end = host.find(']');
-    if (end == std::string_view::npos) return "";
-    name = host.substr(1, end - 1);
-    rest = host.substr(end + 1);
-  } else if (const size_t colon = host.find(':'); colon == host.rfind(':')) {  // not a bare IPv6 address
-    name = host.substr(0, colon);
-    rest = host.substr(name.size());
-  }
-  if (!rest.empty() && (rest.front() != ':' || !std::all_of(rest.begin() + 1, rest.end(), IsDigit)))
-    return "";
-  if (!name.empty() && name.back() == '.') name.remove_suffix(1);
-  std::string lower = Lower(name);
-  return std::all_of(lower.begin(), lower.end(), IsNameCharacter) ? lower : "";
-}
-
-bool IsLoopbackName(const std::string& name) {
-  constexpr std::string_view kSuffix = ".localhost";
-  if (name == "localhost") return true;
-  if (name.size() > kSuffix.size() &&
-      std::string_view(name).substr(name.size() - kSuffix.size()) == kSuffix) {
-    return true;
-  }
-  in_addr v4{};
-  if (inet_pton(AF_INET, name.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == IN_LOOPBACKNET;
-  in6_addr v6{};
-  return inet_pton(AF_INET6, name.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
-}
 
 std::string CheckAllowedHost(const std::string& host) {
   if (!HostName(host).empty()) return "";

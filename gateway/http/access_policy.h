@@ -20,11 +20,6 @@ struct AccessOptions {
 std::string CheckAllowedHost(const std::string& host);
 std::string CheckAllowedOrigin(const std::string& origin);
 
-// The name in a Host field: lower case, without port, brackets and final dot. "" when it is malformed.
-std::string HostName(std::string_view host);
-// localhost, *.localhost, 127.0.0.0/8, ::1, as HostName gives them.
-bool IsLoopbackName(const std::string& name);
-
 // Immutable; thread-safe.
 class AccessPolicy {
  public:
@@ -45,7 +40,7 @@ class AccessPolicy {
   bool AllowsOrigin(const std::string& origin) const;
 
   const bool on_loopback_;
-  std::vector<std::string> hosts_;    // as HostName gives them
+  std::vector<std::string> hosts_;    // as telemetry::HostName gives them
   std::vector<std::string> origins_;  // lower case
   bool any_origin_ = false;
 };

@@ -25,7 +25,7 @@ constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
 }  // namespace
 
 void Connection::AppendHead(const HttpResponse& response, std::string_view framing) {
-  if (draining_) keep_alive_ = false;
+  if (draining_ || (input_ended_ && input_.empty())) keep_alive_ = false;
   const auto reason = http::obsolete_reason(static_cast<http::status>(response.status));
   output_ += fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\n", response.status,
                          std::string_view(reason.data(), reason.size()), response.content_type);

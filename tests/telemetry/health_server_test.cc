@@ -59,9 +59,19 @@ TEST_F(HealthServerTest, ServesAddedPagesAndTurnsTheirExceptionsInto500) {
 
 TEST_F(HealthServerTest, RefusesWhatIsNotAGet) {
   const std::string answer =
-      Exchange(server_->port(), "POST /metrics HTTP/1.1\r\nHost: t\r\nContent-Length: 3\r\n\r\nabc");
+      Exchange(server_->port(), "POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc");
   EXPECT_NE(answer.find(" 405 "), std::string::npos) << answer;
   EXPECT_NE(answer.find("Allow: GET"), std::string::npos);
+}
+
+TEST_F(HealthServerTest, OnLoopbackItAnswersOnlyToLoopbacksNames) {
+  const auto status = [this](const std::string& host) {
+    return Exchange(server_->port(), "GET /metrics HTTP/1.1\r\n" + host + "\r\n").substr(9, 3);
+  };
+  for (const char* host : {"", "Host: 127.0.0.1:9560\r\n", "Host: LocalHost\r\n", "Host: [::1]:1\r\n"}) {
+    EXPECT_EQ(status(host), "200") << host;
+  }
+  EXPECT_EQ(status("Host: evil.example:9560\r\n"), "403");
 }
 
 TEST_F(HealthServerTest, RefusesRequestsBeyondItsBound) {

@@ -19,7 +19,7 @@ inline std::string Exchange(uint16_t port, const std::string& bytes) {
 }
 
 inline std::string Get(uint16_t port, const std::string& path) {
-  return Exchange(port, "GET " + path + " HTTP/1.1\r\nHost: test\r\n\r\n");
+  return Exchange(port, "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
 }
 
 inline std::string BodyOf(const std::string& answer) {
