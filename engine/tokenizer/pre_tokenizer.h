@@ -1,4 +1,4 @@
-// Splits text into the words that byte-level BPE merges within. One table names every supported
+// Splits text into the words that merges stay within. One table names every supported
 // `tokenizer.ggml.pre` with its published patterns; a new one is a row. Knows no vocabulary and no merges.
 #pragma once
 
@@ -12,14 +12,24 @@
 
 namespace spillway {
 
+// Words that are tokens as a whole, whatever the merges say.
+enum class WholeWords { kNone, kLineEnds, kAll };
+
 struct PreTokenizerSpec {
   std::string_view name;
   // Applied one after another, each to the pieces the one before left: matches and the gaps between them are
   // pieces.
   std::span<const std::string_view> patterns;
-  bool ignore_merges = false;  // a word that is a token as a whole is that token, whatever the merges say
-  bool add_bos = false;        // where the file does not say
+  WholeWords whole_words = WholeWords::kNone;
+  bool add_bos = false;           // where the file does not say
+  bool add_space_prefix = false;  // where the file does not say
+  // The vocabulary is UTF-8 with ▁ for a space, not bytes in the alphabet of byte-level BPE.
+  bool characters = false;
 };
+
+// SentencePiece takes a text as one word.
+inline constexpr PreTokenizerSpec kSentencePieceSpec = {
+    .name = "sentencepiece", .patterns = {}, .add_bos = true, .add_space_prefix = true, .characters = true};
 
 // nullptr when unknown.
 const PreTokenizerSpec* FindPreTokenizer(std::string_view name);

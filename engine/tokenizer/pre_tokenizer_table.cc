@@ -29,7 +29,45 @@ constexpr std::array<Pattern, 1> kQwen35 = {
     SPILLWAY_CONTRACTIONS
     R"re(|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re"};
 
+constexpr std::array<Pattern, 1> kSeedCoder = {
+    SPILLWAY_CONTRACTIONS
+    R"re(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)re"};
+constexpr std::array<Pattern, 2> kMinicpm5 = {
+    R"re(\p{N}{1,3})re", SPILLWAY_CONTRACTIONS
+    R"re(|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re"};
+constexpr std::array<Pattern, 1> kBailing = {
+    R"re('(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N})re"
+    R"re(| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)re"};
+
+// Words that begin with capitals and go on in small letters: o200k, Tekken and Kimi.
+#define SPILLWAY_UPPER R"re([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])re"
+#define SPILLWAY_LOWER R"re([\p{Ll}\p{Lm}\p{Lo}\p{M}])re"
+#define SPILLWAY_CASED_WORDS(upper, lower, suffix)       \
+  R"re([^\r\n\p{L}\p{N}]?)re" upper "*" lower "+" suffix \
+  "|"                                                    \
+  R"re([^\r\n\p{L}\p{N}]?)re" upper "+" lower "*" suffix "|"
+
+constexpr std::array<Pattern, 1> kO200k = {SPILLWAY_CASED_WORDS(
+    SPILLWAY_UPPER, SPILLWAY_LOWER,
+    SPILLWAY_CONTRACTIONS "?") R"re(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)re"};
+constexpr std::array<Pattern, 1> kTekken = {SPILLWAY_CASED_WORDS(
+    SPILLWAY_UPPER, SPILLWAY_LOWER, "") R"re(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)re"};
+// Published as the classes above without Han, an intersection that PCRE2 lacks: the complement's complement.
+constexpr std::array<Pattern, 1> kKimiK2 = {R"re(\p{sc:Han}+|)re" SPILLWAY_CASED_WORDS(
+    R"re([^\p{Ll}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{sc:Han}])re",
+    R"re([^\p{Lu}\p{Lt}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{sc:Han}])re",
+    SPILLWAY_CONTRACTIONS "?") R"re(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re"};
+
+#undef SPILLWAY_CASED_WORDS
+#undef SPILLWAY_LOWER
+#undef SPILLWAY_UPPER
 #undef SPILLWAY_CONTRACTIONS
+
+constexpr Pattern kBloomWords = R"re( ?[^(\s|.,!?…。，、।۔،)]+)re";
+constexpr std::array kBloom = {kBloomWords};
+constexpr std::array kViking = {kBloomWords, kDigit};
+// Merges reach over words: only line ends part.
+constexpr std::array kLines = {Pattern(R"re([^\n]+|\n+)re")};
 
 // Cased letters as of the model's training, an enumeration because no property gives exactly this set.
 constexpr Pattern kDeepseekLetters =
@@ -70,6 +108,11 @@ constexpr std::array kFalcon = {Pattern(R"re([\p{P}\$\+<=>\^~\|`]+)re"), kGpt2Wo
 
 // Sorted by name.
 constexpr PreTokenizerSpec kTable[] = {
+    {"a.x-4.0", kGpt2},
+    {"bailingmoe", kBailing},
+    {"bailingmoe2", kBailing},
+    {"bloom", kBloom},
+    {"chatglm-bpe", kLlama3},
     {"codeshell", kDigitsThenGpt2},
     {"command-r", kDigitsThenGpt2},
     {"dbrx", kLlama3},
@@ -79,22 +122,57 @@ constexpr PreTokenizerSpec kTable[] = {
     {"deepseek-v3", kDeepseekV3},
     {"default", kDefault},
     {"exaone", kDigitsThenGpt2},
+    {"exaone4", kGpt2},
     {"falcon", kFalcon},
+    {"falcon-h1", kLlama3, WholeWords::kAll, true},
+    {"falcon3", kLlama3, WholeWords::kAll, true},
+    {"gemma4", kLines, WholeWords::kLineEnds, true, false, /*characters=*/true},
+    {"gigachat", kGpt2},
+    {"glm4", kLlama3},
     {"gpt-2", kGpt2},
+    {"gpt-4o", kO200k},
+    {"gpt3-finnish", kBloom},
+    {"granite", kDigitsThenGpt2},
+    {"granite-docling", kGpt2},
+    {"grok-2", kQwen2},
     {"hunyuan", kQwen2},
-    {"llama-bpe", kLlama3, true, true},
-    {"llama-v3", kLlama3, true, true},
-    {"llama3", kLlama3, true, true},
+    {"hunyuan-dense", kDeepseekV3},
+    {"jais", kGpt2},
+    {"joyai-llm", kDeepseekV3},
+    {"kanana2", kO200k},
+    {"kimi-k2", kKimiK2},
+    {"kormo", kQwen2},
+    {"lfm2", kLlama3, WholeWords::kAll, true},
+    {"llada-moe", kBailing},
+    {"llama-bpe", kLlama3, WholeWords::kAll, true},
+    {"llama-v3", kLlama3, WholeWords::kAll, true},
+    {"llama3", kLlama3, WholeWords::kAll, true},
+    {"llama4", kO200k},
+    {"megrez", kQwen2},
+    {"mellum", kGpt2},
+    {"midm-2.0", kLlama3, WholeWords::kAll, true},
     {"minerva-7b", kDigitsThenGpt2},
+    {"minicpm5", kMinicpm5},
+    {"minimax-m2", kO200k},
+    {"modern-bert", kGpt2},
     {"mpt", kGpt2},
     {"olmo", kGpt2},
+    {"phi-2", kGpt2},
+    {"pixtral", kLlama3, WholeWords::kAll, true},
+    {"poro-chat", kBloom},
     {"qwen2", kQwen2},
     {"qwen35", kQwen35},
     {"refact", kDigitsThenGpt2},
+    {"seed-coder", kSeedCoder},
     {"smaug-bpe", kLlama3},
     {"smollm", kDigitsThenGpt2},
+    {"solar-open", kQwen2},
     {"stablelm2", kQwen2},
     {"starcoder", kDigitsThenGpt2},
+    {"step35", kDeepseekV3},
+    {"tekken", kTekken, WholeWords::kAll, true},
+    {"trillion", kGpt2},
+    {"viking", kViking},
 };
 
 }  // namespace

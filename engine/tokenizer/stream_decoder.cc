@@ -25,7 +25,8 @@ std::string TakeComplete(std::string& pending) {
 }  // namespace
 
 std::string StreamDecoder::Add(int32_t token) {
-  pending_ += tokenizer_.TokenBytes(token, /*special=*/false);
+  pending_ += tokenizer_.TokenBytesAfter(previous_, token, /*special=*/false);
+  previous_ = token;
   return TakeComplete(pending_);
 }
 

@@ -3,6 +3,7 @@
 #include "engine/tokenizer/tokenizer.h"
 
 #include <absl/container/flat_hash_map.h>
+#include <absl/strings/ascii.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -18,21 +19,76 @@
 namespace spillway {
 namespace {
 
-constexpr std::string_view kSupportedModels = "gpt2";
+constexpr std::string_view kSupportedModels = "gpt2, llama, gemma4";
+
+// Models of other kinds, so that an error can say what they are.
+constexpr std::pair<std::string_view, std::string_view> kOtherModels[] = {
+    {"bert", "WordPiece"}, {"t5", "SentencePiece unigram"}, {"rwkv", "RWKV"},
+    {"plamo2", "PLaMo 2"}, {"no_vocab", "no vocabulary"},   {"none", "no vocabulary"}};
 
 // Control tokens that end a turn in published vocabularies whose metadata names only one of them.
 constexpr std::string_view kEndTokens[] = {
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-    "<end_of_turn>",
-    "<｜end▁of▁sentence｜>",
+    "<|im_end|>",    "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>",
+    "<end_of_turn>", "<turn|>",    "<|return|>", "<|call|>",      "<｜end▁of▁sentence｜>",
 };
+constexpr std::string_view kPhiEndToken = "<|end|>";  // inside a turn where <|return|> ends one
+constexpr std::string_view kHarmonyEndToken = "<|return|>";
+
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // ▁, U+2581
+
+// Added tokens of Phi-3 that leave the white space after them alone.
+constexpr std::string_view kUnstrippedTokens[] = {"<unk>", "<s>", "<|endoftext|>"};
+
+bool IsSpecial(TokenType type) {
+  return type == TokenType::kControl || type == TokenType::kUnknown || type == TokenType::kUserDefined;
+}
+
+std::string MarkSpaces(std::string_view text, bool prefix) {
+  std::string out(prefix ? kSpaceMark : "");
+  for (const char c : text) {
+    if (c == ' ') {
+      out += kSpaceMark;
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string UnmarkSpaces(std::string_view text) {
+  std::string out;
+  for (size_t at = text.find(kSpaceMark); at != std::string_view::npos; at = text.find(kSpaceMark)) {
+    out += text.substr(0, at);
+    out += ' ';
+    text.remove_prefix(at + kSpaceMark.size());
+  }
+  out += text;
+  return out;
+}
 
 // Text to id; of two tokens with one text the later counts.
 using TokenIds = absl::flat_hash_map<std::string_view, int32_t>;
+
+// How the vocabulary's text is spelt and split; Unimplemented names what this engine does not read.
+absl::StatusOr<PreTokenizerSpec> ChooseSpec(const Vocabulary& vocabulary) {
+  if (vocabulary.model == kSentencePieceModel) return kSentencePieceSpec;
+  if (vocabulary.model != kByteLevelModel && vocabulary.model != kGemma4Model) {
+    std::string kind;
+    for (const auto& [model, what] : kOtherModels) {
+      if (vocabulary.model == model) kind = fmt::format(" ({})", what);
+    }
+    return Unimplemented("tokenizer.ggml.model \"{}\"{} is not supported; supported: {}", vocabulary.model,
+                         kind, kSupportedModels);
+  }
+  const std::string_view pre = vocabulary.model == kGemma4Model ? kGemma4Model : vocabulary.pre;
+  const PreTokenizerSpec* spec = FindPreTokenizer(pre);
+  if (spec == nullptr) {
+    return Unimplemented("tokenizer.ggml.pre {} is not supported; supported: {}",
+                         pre.empty() ? "is absent, which" : fmt::format("\"{}\"", pre),
+                         SupportedPreTokenizers());
+  }
+  return *spec;
+}
 
 }  // namespace
 
@@ -41,8 +97,9 @@ struct Tokenizer::Impl {
   TokenIds ids;        // of every token; views into `vocabulary`
   TokenIds plain_ids;  // without those that only parse_special may produce
   ByteAlphabet alphabet;
-  bool ignore_merges = false;
+  PreTokenizerSpec spec;
   bool add_bos = false;
+  bool add_space_prefix = false;
   size_t max_token_bytes = 0;
   std::unique_ptr<PreTokenizer> pre_tokenizer;
   std::unique_ptr<BytePairMerger> merger;
@@ -50,14 +107,18 @@ struct Tokenizer::Impl {
   SpecialTokens all_special;
   std::vector<int32_t> stop_ids;
 
-  bool HasType(int32_t token, TokenType type) const {
-    return token >= 0 && static_cast<size_t>(token) < vocabulary.types.size() &&
-           vocabulary.types[token] == type;
+  bool Holds(int32_t token) const {
+    return token >= 0 && static_cast<size_t>(token) < vocabulary.types.size();
   }
+  bool HasType(int32_t token, TokenType type) const {
+    return Holds(token) && vocabulary.types[token] == type;
+  }
+  bool StripsAfter(int32_t token) const;
   void IndexTokens();
   void CollectStopIds();
   std::optional<int32_t> WholeWord(std::string_view word) const;
-  void EncodePlain(std::string_view text, BytePairMerger::Scratch& scratch, std::vector<int32_t>& out) const;
+  void EncodePlain(std::string_view text, bool prefix, BytePairMerger::Scratch& scratch,
+                   std::vector<int32_t>& out) const;
 };
 
 void Tokenizer::Impl::IndexTokens() {
@@ -67,11 +128,10 @@ void Tokenizer::Impl::IndexTokens() {
     const std::string_view text = vocabulary.tokens[i];
     const auto id = static_cast<int32_t>(i);
     const TokenType type = vocabulary.types[i];
-    const bool special = type == TokenType::kControl || type == TokenType::kUnknown;
     ids[text] = id;
-    if (!special) plain_ids[text] = id;
-    if (special || type == TokenType::kUserDefined) all_special.Add(text, id);
+    if (IsSpecial(type)) all_special.Add(text, id);
     if (type == TokenType::kUserDefined) user_defined.Add(text, id);
+    if (!IsSpecial(type) || type == TokenType::kUserDefined) plain_ids[text] = id;
     max_token_bytes = std::max(max_token_bytes, text.size());
   }
 }
@@ -83,23 +143,35 @@ void Tokenizer::Impl::CollectStopIds() {
   add(vocabulary.eos);
   add(vocabulary.eot);
   add(vocabulary.eom);
-  for (const std::string_view text : kEndTokens) {
+  const auto add_text = [&](std::string_view text) {
     const auto token = ids.find(text);
     if (token != ids.end() && HasType(token->second, TokenType::kControl)) add(token->second);
-  }
+  };
+  for (const std::string_view text : kEndTokens) add_text(text);
+  if (!ids.contains(kHarmonyEndToken)) add_text(kPhiEndToken);
+}
+
+bool Tokenizer::Impl::StripsAfter(int32_t token) const {
+  const auto& kept = kUnstrippedTokens;
+  return vocabulary.strip_after_added_tokens &&
+         std::find(std::begin(kept), std::end(kept), vocabulary.tokens[token]) == std::end(kept);
 }
 
 std::optional<int32_t> Tokenizer::Impl::WholeWord(std::string_view word) const {
-  if (!ignore_merges || word.size() > max_token_bytes) return std::nullopt;
-  std::string text;
-  for (const char byte : word) text += alphabet.Character(static_cast<uint8_t>(byte));
+  const bool may_be = spec.whole_words == WholeWords::kAll ||
+                      (spec.whole_words == WholeWords::kLineEnds && word.front() == '\n');
+  if (!may_be || word.size() > max_token_bytes) return std::nullopt;
+  std::string text(spec.characters ? word : "");
+  for (const char byte : spec.characters ? "" : word) text += alphabet.Character(static_cast<uint8_t>(byte));
   const auto token = plain_ids.find(text);
   if (token == plain_ids.end()) return std::nullopt;
   return token->second;
 }
 
-void Tokenizer::Impl::EncodePlain(std::string_view text, BytePairMerger::Scratch& scratch,
+void Tokenizer::Impl::EncodePlain(std::string_view text, bool prefix, BytePairMerger::Scratch& scratch,
                                   std::vector<int32_t>& out) const {
+  std::string marked;
+  if (spec.characters) text = marked = MarkSpaces(text, prefix && add_space_prefix);
   for (const std::string_view word : pre_tokenizer->Split(text)) {
     if (const std::optional<int32_t> token = WholeWord(word)) {
       out.push_back(*token);
@@ -118,26 +190,19 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(const GgufFile& file)
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Create(Vocabulary vocabulary) {
-  if (vocabulary.model != "gpt2") {
-    return Unimplemented("tokenizer.ggml.model \"{}\" is not supported; supported: {}", vocabulary.model,
-                         kSupportedModels);
-  }
-  const PreTokenizerSpec* spec = FindPreTokenizer(vocabulary.pre);
-  if (spec == nullptr) {
-    return Unimplemented("tokenizer.ggml.pre {} is not supported; supported: {}",
-                         vocabulary.pre.empty() ? "is absent, which" : fmt::format("\"{}\"", vocabulary.pre),
-                         SupportedPreTokenizers());
-  }
+  SPILLWAY_ASSIGN_OR_RETURN(const PreTokenizerSpec spec, ChooseSpec(vocabulary));
   SPILLWAY_RETURN_IF_ERROR(CheckVocabulary(vocabulary));
   auto impl = std::make_unique<Impl>();
   impl->vocabulary = std::move(vocabulary);
-  impl->ignore_merges = spec->ignore_merges;
-  impl->add_bos = impl->vocabulary.add_bos.value_or(spec->add_bos);
+  impl->spec = spec;
+  impl->add_bos = impl->vocabulary.add_bos.value_or(spec.add_bos);
+  impl->add_space_prefix = impl->vocabulary.add_space_prefix.value_or(spec.add_space_prefix);
   impl->IndexTokens();
   impl->CollectStopIds();
-  SPILLWAY_ASSIGN_OR_RETURN(impl->pre_tokenizer, PreTokenizer::Compile(*spec));
-  SPILLWAY_ASSIGN_OR_RETURN(impl->merger,
-                            BytePairMerger::Build(impl->vocabulary, impl->plain_ids, impl->alphabet));
+  SPILLWAY_ASSIGN_OR_RETURN(impl->pre_tokenizer, PreTokenizer::Compile(spec));
+  const BytePairOptions options = {.alphabet = spec.characters ? nullptr : &impl->alphabet,
+                                   .by_score = impl->vocabulary.model == kSentencePieceModel};
+  SPILLWAY_ASSIGN_OR_RETURN(impl->merger, BytePairMerger::Build(impl->vocabulary, impl->plain_ids, options));
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(impl)));
 }
 
@@ -145,12 +210,19 @@ std::vector<int32_t> Tokenizer::Encode(std::string_view text, bool parse_special
   std::vector<int32_t> out;
   const auto scratch = BytePairMerger::MakeScratch();
   const SpecialTokens& special = parse_special ? impl_->all_special : impl_->user_defined;
-  size_t done = 0;
-  while (done < text.size()) {
+  bool prefix = true;  // at the start and after a special token
+  for (size_t done = 0; done < text.size();) {
     const SpecialTokens::Match match = special.Find(text, done);
-    impl_->EncodePlain(text.substr(done, match.begin - done), *scratch, out);
-    if (match.length > 0) out.push_back(match.id);
+    if (match.begin > done) {
+      impl_->EncodePlain(text.substr(done, match.begin - done), prefix, *scratch, out);
+      prefix = false;
+    }
     done = match.begin + match.length;
+    if (match.length == 0) continue;
+    out.push_back(match.id);
+    prefix = true;
+    if (!impl_->StripsAfter(match.id)) continue;
+    while (done < text.size() && absl::ascii_isspace(static_cast<unsigned char>(text[done]))) ++done;
   }
   return out;
 }
@@ -173,14 +245,29 @@ std::string Tokenizer::TokenBytes(int32_t token, bool special) const {
       return impl_->alphabet.Decode(text);
     }
     case TokenType::kNormal:
-      return impl_->alphabet.Decode(text);
+      return impl_->spec.characters ? UnmarkSpaces(text) : impl_->alphabet.Decode(text);
   }
   return "";
 }
 
+std::string Tokenizer::TokenBytesAfter(std::optional<int32_t> previous, int32_t token, bool special) const {
+  std::string bytes = TokenBytes(token, special);
+  if (!impl_->add_space_prefix || !impl_->spec.characters || bytes.empty() || bytes.front() != ' ')
+    return bytes;
+  const auto is_special = [this](int32_t id) {
+    return impl_->Holds(id) && IsSpecial(impl_->vocabulary.types[id]);
+  };
+  if (!is_special(token) && (!previous || is_special(*previous))) bytes.erase(0, 1);
+  return bytes;
+}
+
 std::string Tokenizer::Decode(std::span<const int32_t> tokens, bool special) const {
   std::string out;
-  for (const int32_t token : tokens) out += TokenBytes(token, special);
+  std::optional<int32_t> previous;
+  for (const int32_t token : tokens) {
+    out += TokenBytesAfter(previous, token, special);
+    previous = token;
+  }
   return out;
 }
 

@@ -1,6 +1,6 @@
-// Text to token ids and back, from the vocabulary in a GGUF file. Byte-level BPE (tokenizer.ggml.model =
-// "gpt2") with the pre-tokenizers of a table (tokenizer.ggml.pre); other models are named in an Unimplemented
-// error.
+// Text to token ids and back, from the vocabulary in a GGUF file (tokenizer.ggml.model): byte-level BPE
+// ("gpt2") with the pre-tokenizers of a table (tokenizer.ggml.pre), SentencePiece BPE ("llama") and Gemma
+// 4's; other models are named in an Unimplemented error.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -34,6 +34,9 @@ class Tokenizer {
 
   // Raw bytes of one token ("" for ids out of range; control tokens give their text only with `special`).
   std::string TokenBytes(int32_t token, bool special) const;
+  // The same inside a text: without the space that Encode puts before a text, and before what follows a
+  // special token, where the vocabulary asks for one. `previous`: the token before, nullopt at the start.
+  std::string TokenBytesAfter(std::optional<int32_t> previous, int32_t token, bool special) const;
   std::string Decode(std::span<const int32_t> tokens, bool special) const;
 
   uint32_t n_vocab() const;
@@ -56,12 +59,15 @@ class Tokenizer {
 // character are held back; bytes that cannot are replaced by U+FFFD. Confined to one thread.
 class StreamDecoder {
  public:
-  explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  // `previous`: the last token of the text that is continued, nullopt where a text begins.
+  explicit StreamDecoder(const Tokenizer& tokenizer, std::optional<int32_t> previous = std::nullopt)
+      : tokenizer_(tokenizer), previous_(previous) {}
   std::string Add(int32_t token);  // text that is complete now
   std::string Finish();            // what was held back, replaced where incomplete
 
  private:
   const Tokenizer& tokenizer_;
+  std::optional<int32_t> previous_;
   std::string pending_;
 };
 

@@ -1,6 +1,9 @@
 // Reads the tokenizer's metadata keys and refuses what would index outside the vocabulary later.
 #include "engine/tokenizer/vocabulary.h"
 
+#include <absl/strings/ascii.h>
+
+#include <cmath>
 #include <utility>
 
 #include "engine/base/status.h"
@@ -34,6 +37,33 @@ absl::Status ReadTypes(const GgufFile& file, Vocabulary& vocabulary) {
   return absl::OkStatus();
 }
 
+absl::Status ReadScores(const GgufFile& file, Vocabulary& vocabulary) {
+  SPILLWAY_ASSIGN_OR_RETURN(const auto scores, file.GetFloats("tokenizer.ggml.scores"));
+  if (scores) vocabulary.scores.assign(scores->begin(), scores->end());
+  return absl::OkStatus();
+}
+
+// What SentencePiece files of the first converters leave out: <unk>, <s> and </s> come first.
+void AssumeSentencePieceIds(Vocabulary& vocabulary) {
+  const auto assume = [&](std::optional<int32_t>& id, int32_t usual) {
+    if (id || static_cast<size_t>(usual) >= vocabulary.types.size()) return;
+    const TokenType type = vocabulary.types[usual];
+    if (type == TokenType::kControl || type == TokenType::kUnknown) id = usual;
+  };
+  assume(vocabulary.unknown, 0);
+  assume(vocabulary.bos, 1);
+  assume(vocabulary.eos, 2);
+}
+
+absl::StatusOr<bool> IsPhi3(const GgufFile& file) {
+  SPILLWAY_ASSIGN_OR_RETURN(const auto architecture, file.GetString("general.architecture"));
+  if (architecture == "phi3") return true;
+  SPILLWAY_ASSIGN_OR_RETURN(const auto name, file.GetString("general.name"));
+  std::string lower = name.value_or("");
+  for (char& c : lower) c = absl::ascii_tolower(static_cast<unsigned char>(c));
+  return lower.find("phi-3") != std::string::npos || lower.find("phi3") != std::string::npos;
+}
+
 }  // namespace
 
 absl::StatusOr<Vocabulary> ReadVocabulary(const GgufFile& file) {
@@ -61,6 +91,12 @@ absl::StatusOr<Vocabulary> ReadVocabulary(const GgufFile& file) {
   SPILLWAY_RETURN_IF_ERROR(ReadId(file, "tokenizer.ggml.eom_token_id", vocabulary.eom));
   SPILLWAY_RETURN_IF_ERROR(ReadId(file, "tokenizer.ggml.unknown_token_id", vocabulary.unknown));
   SPILLWAY_ASSIGN_OR_RETURN(vocabulary.add_bos, file.GetBool("tokenizer.ggml.add_bos_token"));
+  SPILLWAY_ASSIGN_OR_RETURN(vocabulary.add_space_prefix, file.GetBool("tokenizer.ggml.add_space_prefix"));
+  if (vocabulary.model == kSentencePieceModel) {
+    SPILLWAY_RETURN_IF_ERROR(ReadScores(file, vocabulary));
+    AssumeSentencePieceIds(vocabulary);
+    SPILLWAY_ASSIGN_OR_RETURN(vocabulary.strip_after_added_tokens, IsPhi3(file));
+  }
   return vocabulary;
 }
 
@@ -70,6 +106,13 @@ absl::Status CheckVocabulary(const Vocabulary& vocabulary) {
   if (n > kMaxTokens) return InvalidArgument("tokenizer.ggml.tokens: {} tokens, at most {}", n, kMaxTokens);
   if (vocabulary.types.size() != n) {
     return InvalidArgument("tokenizer.ggml.token_type: {} entries for {} tokens", vocabulary.types.size(), n);
+  }
+  if (vocabulary.model == kSentencePieceModel && vocabulary.scores.size() != n) {
+    return InvalidArgument("tokenizer.ggml.scores: {} entries for {} tokens", vocabulary.scores.size(), n);
+  }
+  for (size_t i = 0; i < vocabulary.scores.size(); ++i) {
+    if (std::isnan(vocabulary.scores[i]))
+      return InvalidArgument("tokenizer.ggml.scores[{}]: not a number", i);
   }
   for (size_t i = 0; i < n; ++i) {
     if (vocabulary.tokens[i].size() > kMaxTokenBytes) {

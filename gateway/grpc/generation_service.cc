@@ -188,7 +188,9 @@ absl::Status GenerationService::Run(const v1::GenerateRequest& request, grpc::Se
   SPILLWAY_ASSIGN_OR_RETURN(GenerationRequest parsed, Parse(request));
   const std::vector<std::string> stops(request.stop().begin(), request.stop().end());
   SPILLWAY_ASSIGN_OR_RETURN(StopMatcher matcher, StopMatcher::Create(stops));
-  Answer answer(TextAssembly(tokenizer_, std::move(matcher)), arrival, metrics_);
+  std::optional<int32_t> previous;
+  if (!parsed.prompt.empty()) previous = parsed.prompt.back();
+  Answer answer(TextAssembly(tokenizer_, std::move(matcher), previous), arrival, metrics_);
   const auto mailbox = std::make_shared<Mailbox>();
   const absl::StatusOr<RequestId> id =
       backend_.Submit(std::move(parsed), [mailbox](const GenerationEvent& event) { mailbox->Push(event); });

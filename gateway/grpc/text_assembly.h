@@ -2,6 +2,8 @@
 // thread.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,8 +14,9 @@ namespace spillway::gateway {
 
 class TextAssembly {
  public:
-  TextAssembly(const Tokenizer& tokenizer, StopMatcher matcher)
-      : decoder_(tokenizer), matcher_(std::move(matcher)) {}
+  // `previous`: the prompt's last token.
+  TextAssembly(const Tokenizer& tokenizer, StopMatcher matcher, std::optional<int32_t> previous)
+      : decoder_(tokenizer, previous), matcher_(std::move(matcher)) {}
   std::string Add(int32_t token) { return matcher_.Add(decoder_.Add(token)); }
   std::string Finish() {
     std::string text = matcher_.Add(decoder_.Finish());

@@ -22,7 +22,8 @@ GenerationCall::GenerationCall(const Parts& parts, ParsedRequest request, Respon
       identity_(std::move(identity)),
       record_(std::move(record)),
       exchange_(*exchange),
-      text_stream_(parts.tokenizer, std::move(request_.stop), request_.generation.sampling.logprobs),
+      text_stream_(parts.tokenizer, std::move(request_.stop), request_.generation.sampling.logprobs,
+                   request_.generation.prompt),
       mailbox_(std::make_shared<EventMailbox>(
           exchange->poster(), exchange,
           [this](std::vector<TimedEvent> events) { OnEvents(std::move(events)); })) {

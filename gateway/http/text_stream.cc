@@ -13,8 +13,11 @@ uint64_t CodePoints(std::string_view text) {
 
 }  // namespace
 
-TextStream::TextStream(const Tokenizer& tokenizer, StopMatcher matcher, bool keep_tokens)
-    : decoder_(tokenizer), matcher_(std::move(matcher)), keep_tokens_(keep_tokens) {}
+TextStream::TextStream(const Tokenizer& tokenizer, StopMatcher matcher, bool keep_tokens,
+                       std::span<const int32_t> prompt)
+    : decoder_(tokenizer, prompt.empty() ? std::nullopt : std::optional<int32_t>(prompt.back())),
+      matcher_(std::move(matcher)),
+      keep_tokens_(keep_tokens) {}
 
 TextPiece TextStream::Add(const GenerationEvent& event) {
   if (stopped()) return {};

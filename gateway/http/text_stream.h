@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,7 +31,9 @@ struct TextPiece {
 // Confined to one thread. Borrows the tokenizer.
 class TextStream {
  public:
-  TextStream(const Tokenizer& tokenizer, StopMatcher matcher, bool keep_tokens);
+  // `prompt`: what the generation continues.
+  TextStream(const Tokenizer& tokenizer, StopMatcher matcher, bool keep_tokens,
+             std::span<const int32_t> prompt);
 
   // A kToken event. After stopped() it is ignored.
   TextPiece Add(const GenerationEvent& event);

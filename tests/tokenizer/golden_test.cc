@@ -1,4 +1,5 @@
-// Every published case of the byte-level BPE vocabularies: text to ids as llama.cpp computes them, and back.
+// Every published case of the byte-level BPE and SentencePiece vocabularies: text to ids as llama.cpp
+// computes them, and back.
 #include <gtest/gtest.h>
 
 #include "engine/base/status.h"
@@ -30,7 +31,7 @@ TEST_P(TokenizerGolden, EncodesAndDecodesEveryCase) {
 
 INSTANTIATE_TEST_SUITE_P(Vocabularies, TokenizerGolden,
                          ::testing::Values("smollm", "gpt-2", "llama-bpe", "qwen2", "starcoder",
-                                           "deepseek-llm"));
+                                           "deepseek-llm", "llama-spm", "phi-3"));
 
 }  // namespace
 }  // namespace spillway

@@ -190,11 +190,16 @@ TEST(Tokenizer, GivesNothingForIdsOutOfRange) {
 
 TEST(Tokenizer, NamesWhatItDoesNotSupport) {
   Vocabulary vocabulary = ByteVocabulary();
-  vocabulary.model = "llama";
-  absl::Status status = Tokenizer::Create(vocabulary).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(MessageOf(status), HasSubstr("\"llama\" is not supported; supported: gpt2"));
-  status = Tokenizer::Create(ByteVocabulary("martian")).status();
+  for (const auto& [model, kind] :
+       {std::pair("bert", " (WordPiece)"), std::pair("t5", " (SentencePiece unigram)"),
+        std::pair("rwkv", " (RWKV)"), std::pair("martian", "")}) {
+    vocabulary.model = model;
+    const absl::Status status = Tokenizer::Create(vocabulary).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(MessageOf(status),
+                HasSubstr(fmt::format("\"{}\"{} is not supported; supported: gpt2, llama", model, kind)));
+  }
+  const absl::Status status = Tokenizer::Create(ByteVocabulary("martian")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(MessageOf(status), HasSubstr("\"martian\" is not supported"));
   EXPECT_THAT(MessageOf(status), HasSubstr("gpt-2, "));

@@ -23,7 +23,7 @@ class TextStreamTest : public ::testing::Test {
   TextStream Make(const std::vector<std::string>& stop, bool keep_tokens = false) {
     auto matcher = StopMatcher::Create(stop);
     EXPECT_TRUE(matcher.ok());
-    return TextStream(*tokenizer_, *std::move(matcher), keep_tokens);
+    return TextStream(*tokenizer_, *std::move(matcher), keep_tokens, {});
   }
   std::unique_ptr<Tokenizer> tokenizer_ = test::MakeTokenizer();
 };
