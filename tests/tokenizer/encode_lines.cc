@@ -1,5 +1,5 @@
-// Lines of JSON on standard input, each a string, to lines of token ids: one process for many texts, which
-// compare_llama_cpp.py compares. `encode_lines VOCABULARY.gguf [--special]`
+// Lines of JSON on standard input, each a string, to lines of their token ids and the text of those: one
+// process for many texts, which compare_llama_cpp.py compares. `encode_lines VOCABULARY.gguf [--special]`
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -22,8 +22,8 @@ int main(int argc, char** argv) {
     const auto text = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!text.is_string()) return 2;
     const auto ids = (*tokenizer)->Encode(text.get_ref<const std::string&>(), special);
-    const bool same = (*tokenizer)->Decode(ids, special) == text.get_ref<const std::string&>();
-    std::cout << nlohmann::json{{"ids", ids}, {"round_trip", same}}.dump() << "\n";
+    const nlohmann::json answer = {{"ids", ids}, {"text", (*tokenizer)->Decode(ids, special)}};
+    std::cout << answer.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) << "\n";
   }
   return 0;
 }
