@@ -6,7 +6,7 @@
 namespace spillway::cpu {
 
 const Kernels& Avx2Kernels() {
-  static const Kernels kernels = MakeKernels<Avx2Simd>(Isa::kAvx2);
+  static const Kernels kernels = KernelTable<Avx2Simd>::Make(Isa::kAvx2);
   return kernels;
 }
 

@@ -4,7 +4,7 @@
 namespace spillway::cpu {
 
 const Kernels& ScalarKernels() {
-  static const Kernels kernels = MakeKernels<ScalarSimd>(Isa::kScalar);
+  static const Kernels kernels = KernelTable<ScalarSimd>::Make(Isa::kScalar);
   return kernels;
 }
 

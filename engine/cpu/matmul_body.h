@@ -35,99 +35,100 @@ typename V::F BlockSum(typename V::I dot, typename V::I outlier_code, const Acti
                 V::Mul(V::Set1(block.scale), V::ToFloat(dot)));
 }
 
-template <class V>
-struct RecordQ4Scale {  // D (q - 8)
-  static constexpr uint32_t kColumns = 32, kBytes = 288;
+// The same from the sum over raw codes of a whole block.
+template <class V, class Codes>
+typename V::F BlockSumOf(const uint8_t* codes, typename V::I sum, const ActivationBlock& block) {
+  return BlockSum<V>(V::SubI(sum, Codes::kCenter * (block.sum_low + block.sum_high)),
+                     V::SubI(V::template Column<Codes>(codes, block.column), Codes::kCenter), block);
+}
+
+// 32 columns with a scale of their own: D q (+ M).
+template <class V, class Codes, bool kMin = false, class Scale = FloatF16<V>>
+struct Record32 {
+  static constexpr uint32_t kColumns = 32, kCodes = kMin ? 64 : 32, kBytes = kCodes + 64 * Codes::kBits;
   template <int R>
   static void Add(const uint8_t* record, const int8_t* const (&a)[R], const ActivationBlock* const (&meta)[R],
                   typename V::F (&acc)[R]) {
-    const auto d = V::LoadF16(reinterpret_cast<const uint16_t*>(record));
-    typename V::I dot[R] = {};
-    V::template Dot4<R>(record + 32, a, dot);
+    const auto* halves = reinterpret_cast<const uint16_t*>(record);
+    const auto d = Scale::Load(halves);
+    const auto min = kMin ? V::LoadF16(halves + kGroupRows) : V::Zero();
+    typename V::I dot[1][R];
+    V::template Dot<Codes>(record + kCodes, a, dot);
     for (int r = 0; r < R; ++r) {
-      const auto centered = V::SubI(dot[r], 8 * (meta[r]->sum_low + meta[r]->sum_high));
-      const auto code = V::SubI(V::Column4(record + 32, meta[r]->column), 8);
-      acc[r] = V::Fma(d, BlockSum<V>(centered, code, *meta[r]), acc[r]);
+      acc[r] = V::Fma(d, BlockSumOf<V, Codes>(record + kCodes, dot[0][r], *meta[r]), acc[r]);
+      if constexpr (kMin) acc[r] = V::Fma(min, V::Set1(meta[r]->total), acc[r]);
     }
   }
 };
-template <class V>
-struct RecordQ4ScaleMin {  // D q + M
-  static constexpr uint32_t kColumns = 32, kBytes = 320;
+
+// 256 columns, per 32 of them a 6-bit scale: (d s) q (- (dmin m)); both products are exact in float32.
+template <class V, class Codes, bool kMin>
+struct SubScaled32 {
+  static constexpr uint32_t kHead = kMin ? 64 : 32, kCodes = kMin ? 32 : 16;
+  static constexpr uint32_t kPart = kCodes + 64 * Codes::kBits;
+  static constexpr uint32_t kColumns = 256, kBytes = kHead + 8 * kPart;
   template <int R>
   static void Add(const uint8_t* record, const int8_t* const (&a)[R], const ActivationBlock* const (&meta)[R],
                   typename V::F (&acc)[R]) {
-    const auto d = V::LoadF16(reinterpret_cast<const uint16_t*>(record));
-    const auto m = V::LoadF16(reinterpret_cast<const uint16_t*>(record + 32));
-    typename V::I dot[R] = {};
-    V::template Dot4<R>(record + 64, a, dot);
-    for (int r = 0; r < R; ++r) {
-      acc[r] = V::Fma(d, BlockSum<V>(dot[r], V::Column4(record + 64, meta[r]->column), *meta[r]), acc[r]);
-      acc[r] = V::Fma(m, V::Set1(meta[r]->total), acc[r]);
-    }
-  }
-};
-template <class V>
-struct RecordQ8Scale {  // D q
-  static constexpr uint32_t kColumns = 32, kBytes = 544;
-  template <int R>
-  static void Add(const uint8_t* record, const int8_t* const (&a)[R], const ActivationBlock* const (&meta)[R],
-                  typename V::F (&acc)[R]) {
-    const auto d = V::LoadF16(reinterpret_cast<const uint16_t*>(record));
-    typename V::I dot[R] = {};
-    V::template Dot8<R>(record + 32, a, dot);
-    for (int r = 0; r < R; ++r) {
-      acc[r] = V::Fma(d, BlockSum<V>(dot[r], V::Column8(record + 32, meta[r]->column), *meta[r]), acc[r]);
-    }
-  }
-};
-template <class V>
-struct RecordQ4K {  // per 32 columns: (d s) q - (dmin m); both products are exact in float32
-  static constexpr uint32_t kColumns = 256, kBytes = 64 + 8 * 288;
-  template <int R>
-  static void Add(const uint8_t* record, const int8_t* const (&a)[R], const ActivationBlock* const (&meta)[R],
-                  typename V::F (&acc)[R]) {
-    const auto d = V::LoadF16(reinterpret_cast<const uint16_t*>(record));
-    const auto dmin = V::LoadF16(reinterpret_cast<const uint16_t*>(record + 32));
+    const auto* halves = reinterpret_cast<const uint16_t*>(record);
+    const auto d = V::LoadF16(halves);
+    const auto dmin = kMin ? V::LoadF16(halves + kGroupRows) : V::Zero();
     for (uint32_t sub = 0; sub < 8; ++sub) {
-      const uint8_t* part = record + 64 + sub * 288;
-      const auto scale = V::Mul(d, V::ToFloat(V::LoadU8(part)));
-      const auto min = V::Mul(dmin, V::ToFloat(V::LoadU8(part + 16)));
+      const uint8_t* part = record + kHead + sub * kPart;
+      const auto scale = V::Mul(d, V::ToFloat(V::LoadI8(part)));
+      const auto min = kMin ? V::Mul(dmin, V::ToFloat(V::LoadI8(part + 16))) : V::Zero();
       const int8_t* block[R];
       for (int r = 0; r < R; ++r) block[r] = a[r] + 32 * sub;
-      typename V::I dot[R] = {};
-      V::template Dot4<R>(part + 32, block, dot);
+      typename V::I dot[1][R];
+      V::template Dot<Codes>(part + kCodes, block, dot);
       for (int r = 0; r < R; ++r) {
         const ActivationBlock& m = meta[r][sub];
-        acc[r] = V::Fma(scale, BlockSum<V>(dot[r], V::Column4(part + 32, m.column), m), acc[r]);
-        acc[r] = V::Fnma(min, V::Set1(m.total), acc[r]);
+        acc[r] = V::Fma(scale, BlockSumOf<V, Codes>(part + kCodes, dot[0][r], m), acc[r]);
+        if constexpr (kMin) acc[r] = V::Fnma(min, V::Set1(m.total), acc[r]);
       }
     }
   }
 };
-template <class V>
-struct RecordQ6K {  // per 16 columns: d s (q - 32); the two halves of 32 columns are added as integers (<
-                    // 2^24)
-  static constexpr uint32_t kColumns = 256, kBytes = 32 + 8 * 416;
+
+// 256 columns, per 16 of them a scale (and a minimum): d s q (- dmin m). The two halves of 32 columns are
+// added as integers (below 2^24).
+template <class V, class Codes, bool kMin>
+struct SubScaled16 {
+  static constexpr uint32_t kHead = kMin ? 64 : 32, kCodes = 32;
+  static constexpr uint32_t kPart = kCodes + 64 * Codes::kBits;
+  static constexpr uint32_t kColumns = 256, kBytes = kHead + 8 * kPart;
+  using I = typename V::I;
+
+  static I Halves(I low_factor, I low, I high_factor, I high) {
+    return V::AddI(V::MulI(low_factor, low), V::MulI(high_factor, high));
+  }
   template <int R>
   static void Add(const uint8_t* record, const int8_t* const (&a)[R], const ActivationBlock* const (&meta)[R],
                   typename V::F (&acc)[R]) {
-    const auto d = V::LoadF16(reinterpret_cast<const uint16_t*>(record));
+    const auto* halves = reinterpret_cast<const uint16_t*>(record);
+    const auto d = V::LoadF16(halves);
+    const auto dmin = kMin ? V::LoadF16(halves + kGroupRows) : V::Zero();
     for (uint32_t sub = 0; sub < 8; ++sub) {
-      const uint8_t* part = record + 32 + sub * 416;
-      const auto scale_low = V::LoadI8(part);
-      const auto scale_high = V::LoadI8(part + 16);
+      const uint8_t* part = record + kHead + sub * kPart;
+      const I scale_low = kMin ? V::LoadU4(part, 0) : V::LoadI8(part);
+      const I scale_high = kMin ? V::LoadU4(part + 16, 0) : V::LoadI8(part + 16);
       const int8_t* block[R];
       for (int r = 0; r < R; ++r) block[r] = a[r] + 32 * sub;
-      typename V::I low[R] = {}, high[R] = {};
-      V::template Dot6<R>(part + 32, block, low, high);
+      I dot[2][R];
+      V::template Dot<Codes>(part + kCodes, block, dot);
       for (int r = 0; r < R; ++r) {
         const ActivationBlock& m = meta[r][sub];
-        const auto sum = V::AddI(V::MulI(scale_low, V::SubI(low[r], 32 * m.sum_low)),
-                                 V::MulI(scale_high, V::SubI(high[r], 32 * m.sum_high)));
-        const auto code =
-            V::MulI(m.column < 16 ? scale_low : scale_high, V::SubI(V::Column6(part + 32, m.column), 32));
+        const I sum = Halves(scale_low, V::SubI(dot[0][r], Codes::kCenter * m.sum_low), scale_high,
+                             V::SubI(dot[1][r], Codes::kCenter * m.sum_high));
+        const I code = V::MulI(m.column < 16 ? scale_low : scale_high,
+                               V::SubI(V::template Column<Codes>(part + kCodes, m.column), Codes::kCenter));
         acc[r] = V::Fma(d, BlockSum<V>(sum, code, m), acc[r]);
+        if constexpr (kMin) {
+          const I min_low = V::LoadU4(part, 4), min_high = V::LoadU4(part + 16, 4);
+          const I min_sum = Halves(min_low, V::Set1I(m.sum_low), min_high, V::Set1I(m.sum_high));
+          const auto min = BlockSum<V>(min_sum, m.column < 16 ? min_low : min_high, m);
+          acc[r] = V::Fnma(dmin, min, acc[r]);
+        }
       }
     }
   }

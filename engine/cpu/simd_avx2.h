@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 namespace spillway::cpu {
 
@@ -82,8 +83,9 @@ struct Avx2Simd {
     const __m256i all = _mm256_set1_epi32(y);
     return {_mm256_sub_epi32(x.a, all), _mm256_sub_epi32(x.b, all)};
   }
-  static I LoadU8(const uint8_t* p) {
-    const __m128i x = Load128(p);
+  static I Set1I(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+  static I LoadU4(const uint8_t* p, int shift) {
+    const __m128i x = _mm_and_si128(_mm_srl_epi16(Load128(p), _mm_cvtsi32_si128(shift)), _mm_set1_epi8(15));
     return {_mm256_cvtepu8_epi32(x), _mm256_cvtepu8_epi32(_mm_srli_si128(x, 8))};
   }
   static I LoadI8(const uint8_t* p) {
@@ -122,20 +124,38 @@ struct Avx2Simd {
     return {_mm256_and_si256(_mm256_srl_epi32(Load256(chunk), count), keep),
             _mm256_and_si256(_mm256_srl_epi32(Load256(chunk + 32), count), keep)};
   }
-  static I Column4(const uint8_t* codes, int column) {
-    return Field(codes + 64 * (column % 16 / 4), 8 * (column % 4) + (column < 16 ? 0 : 4), 15);
+  template <class Codes>
+  static __m256i LookUp(__m256i index) {
+    constexpr const int8_t* kValues = Codes::kValues.data();
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(Load128(kValues)), index);
   }
-  static I Column8(const uint8_t* codes, int column) {
-    const uint8_t* chunk = codes + 64 * (column / 4);
-    const __m128i count = _mm_cvtsi32_si128(24 - 8 * (column % 4));
-    return {_mm256_srai_epi32(_mm256_sll_epi32(Load256(chunk), count), 24),
-            _mm256_srai_epi32(_mm256_sll_epi32(Load256(chunk + 32), count), 24)};
+  // Sign-extends the byte that ends at bit 32 - `left` of every 32-bit lane.
+  static __m256i ExtendByte(__m256i x, int left) {
+    return _mm256_srai_epi32(_mm256_sll_epi32(x, _mm_cvtsi32_si128(left)), 24);
   }
-  static I Column6(const uint8_t* codes, int column) {
-    const I nibble = Column4(codes, column);
-    const I pair = Field(codes + 256 + 64 * (column / 16), 8 * (column % 4) + 2 * (column % 16 / 4), 3);
-    return {_mm256_or_si256(nibble.a, _mm256_slli_epi32(pair.a, 4)),
-            _mm256_or_si256(nibble.b, _mm256_slli_epi32(pair.b, 4))};
+  template <class Codes>
+  static I Column(const uint8_t* codes, int column) {
+    const int quad = column / 4;
+    if constexpr (Codes::kBits == 8) {
+      const int left = 24 - 8 * (column % 4);
+      return {ExtendByte(Load256(codes + 64 * quad), left),
+              ExtendByte(Load256(codes + 64 * quad + 32), left)};
+    }
+    I value = Set1I(0);
+    int at = 0;
+    for (int width = 4; width >= 1; width /= 2) {
+      if ((Codes::kBits & width) == 0) continue;
+      const I part =
+          Field(codes + 64 * (quad % width), 8 * (column % 4) + width * (quad / width), (1 << width) - 1);
+      value = {_mm256_or_si256(value.a, _mm256_slli_epi32(part.a, at)),
+               _mm256_or_si256(value.b, _mm256_slli_epi32(part.b, at))};
+      codes += 64 * width;
+      at += width;
+    }
+    if constexpr (Codes::kTable) {
+      return {ExtendByte(LookUp<Codes>(value.a), 24), ExtendByte(LookUp<Codes>(value.b), 24)};
+    }
+    return value;
   }
 
   // Four activations in every 32-bit lane.
@@ -145,87 +165,67 @@ struct Avx2Simd {
     return _mm256_set1_epi32(quad);
   }
 
-  // 15 * 127 * 2 products * 8 quads = 30480 fits int16: one widening per block.
-  template <int R>
-  static void Dot4(const uint8_t* codes, const int8_t* const (&a)[R], I (&sum)[R]) {
-    const __m256i ones = _mm256_set1_epi16(1);
-    const __m256i mask = _mm256_set1_epi8(15);
-    for (int half = 0; half < 2; ++half) {
-      __m256i words[R];
-      for (int r = 0; r < R; ++r) words[r] = _mm256_setzero_si256();
-      for (int c = 0; c < 4; ++c) {
-        const __m256i packed = Load256(codes + 64 * c + 32 * half);
-        const __m256i low = _mm256_and_si256(packed, mask);
-        const __m256i high = _mm256_and_si256(_mm256_srli_epi16(packed, 4), mask);
-        for (int r = 0; r < R; ++r) {
-          const __m256i product = _mm256_add_epi16(_mm256_maddubs_epi16(low, Broadcast4(a[r] + 4 * c)),
-                                                   _mm256_maddubs_epi16(high, Broadcast4(a[r] + 16 + 4 * c)));
-          words[r] = _mm256_add_epi16(words[r], product);
-        }
-      }
-      for (int r = 0; r < R; ++r) (half == 0 ? sum[r].a : sum[r].b) = _mm256_madd_epi16(words[r], ones);
+  // The codes of a quad of 8 rows, one a byte; `codes` is moved on to those rows.
+  template <class Codes, int kQuad>
+  static __m256i Quad(const uint8_t* codes) {
+    __m256i value = _mm256_setzero_si256();
+    int at = 0;
+    for (int width = 8; width >= 1; width /= 2) {
+      if ((Codes::kBits & width) == 0) continue;
+      // The mask drops what the 16-bit shift carries over from the neighbour byte.
+      const __m256i chunk = Load256(codes + 64 * (kQuad % width));
+      const int left = at - width * (kQuad / width);
+      const __m256i moved = left > 0   ? _mm256_slli_epi16(chunk, left)
+                            : left < 0 ? _mm256_srli_epi16(chunk, -left)
+                                       : chunk;
+      const __m256i mask = _mm256_set1_epi8(static_cast<char>(((1 << width) - 1) << at));
+      value = _mm256_or_si256(value, _mm256_and_si256(moved, mask));
+      codes += 64 * width;
+      at += width;
     }
+    if constexpr (Codes::kTable) return LookUp<Codes>(value);
+    return value;
   }
-  // |w| * sign(a, w): 128 * 127 * 2 fits int16, so each quad is widened on its own.
-  template <int R>
-  static void Dot8(const uint8_t* codes, const int8_t* const (&a)[R], I (&sum)[R]) {
-    const __m256i ones = _mm256_set1_epi16(1);
-    for (int half = 0; half < 2; ++half) {
-      __m256i total[R];
-      for (int r = 0; r < R; ++r) total[r] = _mm256_setzero_si256();
-      for (int c = 0; c < 8; ++c) {
-        const __m256i w = Load256(codes + 64 * c + 32 * half);
-        const __m256i magnitude = _mm256_abs_epi8(w);
-        for (int r = 0; r < R; ++r) {
-          const __m256i signed_a = _mm256_sign_epi8(Broadcast4(a[r] + 4 * c), w);
-          total[r] =
-              _mm256_add_epi32(total[r], _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, signed_a), ones));
-        }
-      }
-      for (int r = 0; r < R; ++r) (half == 0 ? sum[r].a : sum[r].b) = total[r];
-    }
-  }
-  // 63 * 127 * 2 products * 2 quads = 32004 fits int16.
-  template <int R>
-  static void Dot6(const uint8_t* codes, const int8_t* const (&a)[R], I (&low)[R], I (&high)[R]) {
-    const __m256i ones = _mm256_set1_epi16(1);
-    const __m256i mask4 = _mm256_set1_epi8(15);
-    const __m256i mask2 = _mm256_set1_epi8(0x30);
-    for (int half = 0; half < 2; ++half) {
-      const __m256i pairs_low = Load256(codes + 256 + 32 * half);
-      const __m256i pairs_high = Load256(codes + 320 + 32 * half);
-      __m256i total_low[R], total_high[R];
-      for (int r = 0; r < R; ++r) total_low[r] = total_high[r] = _mm256_setzero_si256();
-      for (int c = 0; c < 4; c += 2) {
-        __m256i u[2][2];  // [column half][quad c, c+1]
-        for (int k = 0; k < 2; ++k) {
-          const __m256i packed = Load256(codes + 64 * (c + k) + 32 * half);
-          // Bits 2(c+k)..2(c+k)+1 of each byte go to bits 4..5; the mask drops what the 16-bit shift carries
-          // over.
-          const auto to_bits4 = [&](__m256i pairs) {
-            const int shift = 4 - 2 * (c + k);
-            const __m256i moved =
-                shift >= 0 ? _mm256_slli_epi16(pairs, shift) : _mm256_srli_epi16(pairs, -shift);
-            return _mm256_and_si256(moved, mask2);
-          };
-          u[0][k] = _mm256_or_si256(_mm256_and_si256(packed, mask4), to_bits4(pairs_low));
-          u[1][k] =
-              _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(packed, 4), mask4), to_bits4(pairs_high));
-        }
-        for (int r = 0; r < R; ++r) {
-          const __m256i words_low =
-              _mm256_add_epi16(_mm256_maddubs_epi16(u[0][0], Broadcast4(a[r] + 4 * c)),
-                               _mm256_maddubs_epi16(u[0][1], Broadcast4(a[r] + 4 * c + 4)));
-          const __m256i words_high =
-              _mm256_add_epi16(_mm256_maddubs_epi16(u[1][0], Broadcast4(a[r] + 16 + 4 * c)),
-                               _mm256_maddubs_epi16(u[1][1], Broadcast4(a[r] + 20 + 4 * c)));
-          total_low[r] = _mm256_add_epi32(total_low[r], _mm256_madd_epi16(words_low, ones));
-          total_high[r] = _mm256_add_epi32(total_high[r], _mm256_madd_epi16(words_high, ones));
-        }
-      }
+
+  // The sums of one of the two registers. Products of code and activation are added in 16 bits for as many
+  // quads as cannot overflow there (2 products of up to kMax * 127 each), then widened.
+  template <class Codes, int kSums, int R>
+  struct DotState {
+    static constexpr int kFit = 32767 / (2 * 127 * Codes::kMax), kPerSum = 8 / kSums;
+    static constexpr int kSpan = kFit >= kPerSum ? kPerSum : kFit >= 4 ? 4 : kFit >= 2 ? 2 : 1;
+    __m256i words[R];
+    __m256i total[kSums][R];
+
+    template <int kStep>
+    void Add(const uint8_t* codes, const int8_t* const (&a)[R]) {
+      // One sum: quads c and c + 4 in turn, since they share the chunks of 4-bit planes.
+      constexpr int kQuad = kSums == 1 ? kStep / 2 + kStep % 2 * 4 : kStep;
+      const __m256i code = Quad<Codes, kQuad>(codes);
       for (int r = 0; r < R; ++r) {
-        (half == 0 ? low[r].a : low[r].b) = total_low[r];
-        (half == 0 ? high[r].a : high[r].b) = total_high[r];
+        const __m256i activations = Broadcast4(a[r] + 4 * kQuad);
+        const __m256i products =
+            Codes::kSigned ? _mm256_maddubs_epi16(_mm256_abs_epi8(code), _mm256_sign_epi8(activations, code))
+                           : _mm256_maddubs_epi16(code, activations);
+        words[r] = kStep % kSpan == 0 ? products : _mm256_add_epi16(words[r], products);
+        if constexpr (kStep % kSpan == kSpan - 1) {
+          const __m256i wide = _mm256_madd_epi16(words[r], _mm256_set1_epi16(1));
+          __m256i& sum = total[kStep / kPerSum][r];
+          sum = kStep % kPerSum < kSpan ? wide : _mm256_add_epi32(sum, wide);
+        }
+      }
+    }
+    template <int... kSteps>
+    void AddAll(const uint8_t* codes, const int8_t* const (&a)[R], std::integer_sequence<int, kSteps...>) {
+      (Add<kSteps>(codes, a), ...);
+    }
+  };
+  template <class Codes, int kSums, int R>
+  static void Dot(const uint8_t* codes, const int8_t* const (&a)[R], I (&sums)[kSums][R]) {
+    for (int half = 0; half < 2; ++half) {
+      DotState<Codes, kSums, R> state;
+      state.AddAll(codes + 32 * half, a, std::make_integer_sequence<int, 8>());
+      for (int s = 0; s < kSums; ++s) {
+        for (int r = 0; r < R; ++r) (half == 0 ? sums[s][r].a : sums[s][r].b) = state.total[s][r];
       }
     }
   }

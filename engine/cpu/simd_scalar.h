@@ -107,8 +107,12 @@ struct ScalarSimd {
   static I SubI(I a, int32_t b) {
     return MapI([&](int i) { return a.v[i] - b; });
   }
-  static I LoadU8(const uint8_t* p) {
-    return MapI([=](int i) { return static_cast<int32_t>(p[i]); });
+  static I Set1I(int32_t x) {
+    return MapI([=](int) { return x; });
+  }
+  // The four bits from `shift` on of 16 bytes.
+  static I LoadU4(const uint8_t* p, int shift) {
+    return MapI([=](int i) { return p[i] >> shift & 15; });
   }
   static I LoadI8(const uint8_t* p) {
     return MapI([=](int i) { return static_cast<int32_t>(static_cast<int8_t>(p[i])); });
@@ -133,73 +137,40 @@ struct ScalarSimd {
     return 0;
   }
 
-  // The codes of one column of a 32-column block, for 16 rows.
-  static I Column4(const uint8_t* codes, int column) {
-    return MapI([=](int row) {
-      return codes[64 * (column % 16 / 4) + 4 * row + column % 4] >> (column < 16 ? 0 : 4) & 15;
-    });
+  // One code of a 32-column block, put together from its planes (pack.h).
+  template <class Codes>
+  static int32_t Code(const uint8_t* codes, int row, int column) {
+    const int quad = column / 4;
+    int value = 0;
+    int at = 0;
+    for (int width = 8; width >= 1; width /= 2) {
+      if ((Codes::kBits & width) == 0) continue;
+      const int byte = codes[64 * (quad % width) + 4 * row + column % 4];
+      value |= (byte >> (width * (quad / width)) & ((1 << width) - 1)) << at;
+      codes += 64 * width;
+      at += width;
+    }
+    if constexpr (Codes::kTable) return Codes::kValues[static_cast<size_t>(value)];
+    return Codes::kSigned ? static_cast<int8_t>(value) : value;
   }
-  static I Column8(const uint8_t* codes, int column) {
-    return MapI([=](int row) {
-      return static_cast<int32_t>(static_cast<int8_t>(codes[64 * (column / 4) + 4 * row + column % 4]));
-    });
-  }
-  static I Column6(const uint8_t* codes, int column) {
-    return MapI([=](int row) {
-      const int i = 4 * row + column % 4;
-      const int nibble = codes[64 * (column % 16 / 4) + i] >> (column < 16 ? 0 : 4) & 15;
-      const int pair = codes[256 + 64 * (column / 16) + i] >> (2 * (column % 16 / 4)) & 3;
-      return nibble | pair << 4;
-    });
+  // The codes of one column, for 16 rows; without Codes::kCenter taken off.
+  template <class Codes>
+  static I Column(const uint8_t* codes, int column) {
+    return MapI([=](int row) { return Code<Codes>(codes, row, column); });
   }
 
-  // Exact dots of one 32-column block with R activation rows.
-  template <int R>
-  static void Dot4(const uint8_t* codes, const int8_t* const (&a)[R], I (&sum)[R]) {
-    for (int r = 0; r < R; ++r) {
-      sum[r] = MapI([&](int row) {
-        int32_t dot = 0;
-        for (int c = 0; c < 4; ++c) {
-          for (int k = 0; k < 4; ++k) {
-            const uint8_t byte = codes[64 * c + 4 * row + k];
-            dot += (byte & 15) * a[r][4 * c + k] + (byte >> 4) * a[r][16 + 4 * c + k];
-          }
-        }
-        return dot;
-      });
-    }
-  }
-  template <int R>
-  static void Dot8(const uint8_t* codes, const int8_t* const (&a)[R], I (&sum)[R]) {
-    for (int r = 0; r < R; ++r) {
-      sum[r] = MapI([&](int row) {
-        int32_t dot = 0;
-        for (int c = 0; c < 8; ++c) {
-          for (int k = 0; k < 4; ++k)
-            dot += static_cast<int8_t>(codes[64 * c + 4 * row + k]) * a[r][4 * c + k];
-        }
-        return dot;
-      });
-    }
-  }
-  // 6-bit codes: columns 0..15 into `low`, 16..31 into `high`.
-  template <int R>
-  static void Dot6(const uint8_t* codes, const int8_t* const (&a)[R], I (&low)[R], I (&high)[R]) {
-    const uint8_t* pairs = codes + 256;
-    for (int r = 0; r < R; ++r) {
-      for (int half = 0; half < 2; ++half) {
-        (half == 0 ? low : high)[r] = MapI([&](int row) {
+  // Exact dots of one 32-column block with R activation rows, one sum per 32 / kSums columns.
+  template <class Codes, int kSums, int R>
+  static void Dot(const uint8_t* codes, const int8_t* const (&a)[R], I (&sums)[kSums][R]) {
+    for (int row = 0; row < 16; ++row) {
+      int32_t code[32];
+      for (int column = 0; column < 32; ++column) code[column] = Code<Codes>(codes, row, column);
+      for (int r = 0; r < R; ++r) {
+        for (int s = 0; s < kSums; ++s) {
           int32_t dot = 0;
-          for (int c = 0; c < 4; ++c) {
-            for (int k = 0; k < 4; ++k) {
-              const int i = 4 * row + k;
-              const int nibble = half == 0 ? codes[64 * c + i] & 15 : codes[64 * c + i] >> 4;
-              const int pair = pairs[64 * half + i] >> (2 * c) & 3;
-              dot += (nibble | pair << 4) * a[r][16 * half + 4 * c + k];
-            }
-          }
-          return dot;
-        });
+          for (int i = 32 / kSums * s; i < 32 / kSums * (s + 1); ++i) dot += code[i] * a[r][i];
+          sums[s][r].v[row] = dot;
+        }
       }
     }
   }

@@ -2,11 +2,11 @@
 // or padding is assumed. Speed is not a goal here.
 #include "engine/quant/dequantize.h"
 
-#include <array>
 #include <cmath>
 #include <cstring>
 
 #include "engine/base/half.h"
+#include "engine/quant/block_fields.h"
 
 namespace spillway::dequantize {
 namespace {
@@ -17,31 +17,6 @@ int8_t I8(const std::byte* p) { return static_cast<int8_t>(*p); }
 uint16_t U16(const std::byte* p) { return static_cast<uint16_t>(U8(p) | U8(p + 1) << 8); }
 uint32_t U32(const std::byte* p) { return U16(p) | static_cast<uint32_t>(U16(p + 2)) << 16; }
 float Half(const std::byte* p) { return F16ToF32(U16(p)); }
-
-// The codebook shared by IQ4_NL and IQ4_XS.
-constexpr std::array<int8_t, 16> kIq4Values = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                               1,    13,   25,  38,  53,  69,  89,  113};
-// E2M1 values doubled, so that they are integers; the exponent makes up for it.
-constexpr std::array<int8_t, 16> kMxfp4Values = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-
-struct ScaleMin {
-  int scale;
-  int min;
-};
-
-// Entry `j` of the eight 6-bit pairs that Q4_K and Q5_K pack into 12 bytes.
-ScaleMin PackedScaleMin(const std::byte* p, int j) {
-  if (j < 4) return {U8(p + j) & 63, U8(p + j + 4) & 63};
-  return {(U8(p + j + 4) & 15) | (U8(p + j - 4) >> 6) << 4, (U8(p + j + 4) >> 4) | (U8(p + j) >> 6) << 4};
-}
-
-// Entry `j` of the sixteen 6-bit scales that Q3_K packs into 12 bytes: low nibbles first, then pairs of high
-// bits.
-int Q3Scale(const std::byte* p, int j) {
-  const int low = j < 8 ? U8(p + j) & 15 : U8(p + j - 8) >> 4;
-  const int high = (U8(p + 8 + j % 4) >> (2 * (j / 4))) & 3;
-  return (low | high << 4) - 32;
-}
 
 }  // namespace
 
@@ -218,10 +193,8 @@ void IQ4_NL(const std::byte* in, float* out, uint64_t elements) {
 void IQ4_XS(const std::byte* in, float* out, uint64_t elements) {
   for (const float* end = out + elements; out != end; in += 136, out += 256) {
     const float d = Half(in);
-    const int high = U16(in + 2);
     for (int g = 0; g < 8; ++g) {
-      const int low = U8(in + 4 + g / 2) >> (4 * (g % 2)) & 15;
-      const float scale = d * static_cast<float>((low | (high >> (2 * g) & 3) << 4) - 32);
+      const float scale = d * static_cast<float>(Iq4XsScale(in, g));
       for (int j = 0; j < 16; ++j) {
         const unsigned q = U8(in + 8 + 16 * g + j);
         out[32 * g + j] = scale * static_cast<float>(kIq4Values[q & 15u]);

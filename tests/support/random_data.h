@@ -17,6 +17,10 @@ std::vector<uint8_t> RandomBytes(size_t count, uint64_t seed);
 // finite. `elements` is a multiple of the format's block_elements.
 std::vector<std::byte> RandomBlocks(TensorType type, uint64_t elements, uint64_t seed);
 
+// As RandomBlocks with the same seed, but every byte that is not part of such a scale is `fill`. Not for
+// float formats.
+std::vector<std::byte> FilledBlocks(TensorType type, uint64_t elements, uint64_t seed, uint8_t fill);
+
 std::vector<float> Dequantize(TensorType type, const std::vector<std::byte>& blocks);
 
 }  // namespace spillway::test
