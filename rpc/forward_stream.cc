@@ -11,8 +11,11 @@ namespace spillway::rpc {
 
 namespace {
 
-constexpr uint64_t kMaxQueuedItems = 256;
-constexpr uint64_t kMaxQueuedBytes = uint64_t{64} << 20;
+// Of micro-batches: a gateway has few in flight. It may open and close many sequences at once, so the other
+// frames are bounded by their bytes alone, each counted with what even the smallest takes in memory.
+constexpr uint64_t kMaxQueuedSteps = 256;
+constexpr uint64_t kMaxQueuedBytes = 4 * kMaxForwardBytes;
+constexpr uint64_t kItemBytes = 512;
 constexpr uint64_t kMaxUnreadBytes = uint64_t{256} << 20;  // of replies the gateway has not taken
 
 }  // namespace
@@ -23,15 +26,12 @@ ForwardStream* ForwardStream::Start(StreamHost& host, WorkQueue& queue,
   stream->self_ = stream;
   ForwardStream* const raw = stream.get();
   stream.reset();
-  raw->turn_.fetch_add(1, std::memory_order_release);
   raw->StartRead(&raw->frame_);
   return raw;
 }
 
 void ForwardStream::OnReadDone(bool ok) {
-  turn_.load(std::memory_order_acquire);
   if (!ok) {
-    turn_.fetch_add(1, std::memory_order_release);
     End(absl::OkStatus());
     return;
   }
@@ -42,11 +42,9 @@ void ForwardStream::OnReadDone(bool ok) {
     status = Internal("forward stream: {}", error.what());
   }
   if (!status.ok()) {
-    turn_.fetch_add(1, std::memory_order_release);
     End(status);
     return;
   }
-  turn_.fetch_add(1, std::memory_order_release);
   // Armed before computing: a Cancel must be seen meanwhile. gRPC has at least two of these threads, and at
   // most one computes, so one is always left to read.
   if (!alive()) return;
@@ -71,7 +69,7 @@ absl::Status ForwardStream::HandleFrame() {
       return absl::OkStatus();
     }
     case v1::ClientFrame::kForward:
-      return HandleForward(std::move(*frame_.mutable_forward()), bytes);
+      return HandleForward(std::move(*frame_.mutable_forward()));
     case v1::ClientFrame::kOpen:
       return Queue(std::move(*frame_.mutable_open()), bytes);
     case v1::ClientFrame::kFork:
@@ -87,23 +85,25 @@ absl::Status ForwardStream::HandleFrame() {
   return InvalidArgument("forward stream: an empty frame, or one of a kind this version does not know");
 }
 
-absl::Status ForwardStream::HandleForward(v1::Forward forward, uint64_t bytes) {
+absl::Status ForwardStream::HandleForward(v1::Forward forward) {
   refusals_.clear();
   std::unique_ptr<v1::Forward> whole = joiner_->Add(std::move(forward), &refusals_);
   for (ForwardJoiner::Refusal& refusal : refusals_) {
     SPILLWAY_RETURN_IF_ERROR(Queue(std::move(refusal), 0));
   }
   if (whole == nullptr) return absl::OkStatus();
-  const uint64_t held = bytes + whole->activations().size();
-  return Queue(std::move(whole), held);
+  const uint64_t bytes = whole->ByteSizeLong();
+  return Queue(std::move(whole), bytes);
 }
 
 absl::Status ForwardStream::Queue(WorkItem::Work work, uint64_t bytes) {
-  if (queued_items_.load() >= kMaxQueuedItems || queued_bytes_.load() + bytes > kMaxQueuedBytes) {
-    return ResourceExhausted("forward stream: {} frames and {} bytes wait already; at most {} and {}",
-                             queued_items_.load(), queued_bytes_.load(), kMaxQueuedItems, kMaxQueuedBytes);
+  bytes += kItemBytes;
+  const uint64_t steps = WorkItem::IsStep(work) ? 1 : 0;
+  if (queued_steps_.load() + steps > kMaxQueuedSteps || queued_bytes_.load() + bytes > kMaxQueuedBytes) {
+    return ResourceExhausted("forward stream: {} micro-batches and {} bytes wait already; at most {} and {}",
+                             queued_steps_.load(), queued_bytes_.load(), kMaxQueuedSteps, kMaxQueuedBytes);
   }
-  queued_items_.fetch_add(1);
+  queued_steps_.fetch_add(steps);
   queued_bytes_.fetch_add(bytes);
   WorkItem item;
   item.sink = shared_from_this();
@@ -114,9 +114,9 @@ absl::Status ForwardStream::Queue(WorkItem::Work work, uint64_t bytes) {
   return absl::OkStatus();
 }
 
-void ForwardStream::Release(uint64_t bytes) {
-  queued_items_.fetch_sub(1);
-  queued_bytes_.fetch_sub(bytes);
+void ForwardStream::Release(const WorkItem& item) {
+  queued_steps_.fetch_sub(WorkItem::IsStep(item.work) ? 1 : 0);
+  queued_bytes_.fetch_sub(item.bytes);
 }
 
 void ForwardStream::Send(std::vector<v1::WorkerFrame> frames) {
@@ -189,9 +189,6 @@ void ForwardStream::End(const absl::Status& status) {
 void ForwardStream::OnCancel() { End(absl::CancelledError("the gateway left")); }
 
 void ForwardStream::OnDone() {
-  turn_.load(std::memory_order_acquire);
-  // Whoever ended the stream or wrote last has let go of it.
-  { const std::lock_guard lock(mutex_); }
   host_.Detach(this);
   const std::shared_ptr<ForwardStream> self = std::move(self_);
 }

@@ -46,7 +46,7 @@ class ForwardStream final : public grpc::ServerBidiReactor<v1::ClientFrame, v1::
 
   bool alive() const override { return alive_.load(std::memory_order_acquire); }
   void Send(std::vector<v1::WorkerFrame> frames) override;
-  void Release(uint64_t bytes) override;
+  void Release(const WorkItem& item) override;
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -57,7 +57,7 @@ class ForwardStream final : public grpc::ServerBidiReactor<v1::ClientFrame, v1::
   ForwardStream(StreamHost& host, WorkQueue& queue, grpc::CallbackServerContext* context)
       : host_(host), queue_(queue), context_(context) {}
   absl::Status HandleFrame();
-  absl::Status HandleForward(v1::Forward forward, uint64_t bytes);
+  absl::Status HandleForward(v1::Forward forward);
   absl::Status Queue(WorkItem::Work work, uint64_t bytes);
 
   StreamHost& host_;
@@ -65,11 +65,8 @@ class ForwardStream final : public grpc::ServerBidiReactor<v1::ClientFrame, v1::
   grpc::CallbackServerContext* const context_;
   std::shared_ptr<ForwardStream> self_;  // until OnDone
   std::atomic<bool> alive_{true};
-  std::atomic<uint64_t> queued_items_{0};
+  std::atomic<uint64_t> queued_steps_{0};
   std::atomic<uint64_t> queued_bytes_{0};
-  // gRPC calls back on any of its threads, one after another, but orders them by means of its own that no
-  // tool sees: each callback takes over from the one before through this.
-  std::atomic<uint32_t> turn_{0};
 
   // Confined to the reading callbacks, one at a time.
   v1::ClientFrame frame_;

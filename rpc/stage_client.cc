@@ -311,9 +311,6 @@ struct StageClient::Impl {
     void* tag = nullptr;
     bool ok = false;
     while (queue.Next(&tag, &ok)) {
-      // gRPC orders an operation's start and its completion by means that no tool sees; Connect published the
-      // stream under this lock.
-      { const std::lock_guard lock(mutex); }
       const Tag* const event = static_cast<const Tag*>(tag);
       event->stream->OnEvent(event->kind, ok);
     }

@@ -137,7 +137,7 @@ void StageRunner::FinishTurn(std::optional<WorkItem> item) {
     if (item->sink != nullptr && !item->sink->alive()) continue;
     metrics_.SetInflight(static_cast<double>(queue_.size() + 1));
     Handle(*item);
-    if (item->sink != nullptr) item->sink->Release(item->bytes);
+    if (item->sink != nullptr) item->sink->Release(*item);
     metrics_.SetInflight(static_cast<double>(queue_.size()));
   }
 }

@@ -22,18 +22,25 @@
 
 namespace spillway::rpc {
 
+struct WorkItem;
+
 // Where the answers of one stream go. Thread-safe.
 class ReplySink {
  public:
   virtual ~ReplySink() = default;
   virtual bool alive() const = 0;  // false once the stream ended: its work is dropped
   virtual void Send(std::vector<v1::WorkerFrame> frames) = 0;
-  virtual void Release(uint64_t bytes) = 0;  // a work item of that many bytes left the queue
+  virtual void Release(const WorkItem& item) = 0;  // it left the queue and is done
 };
 
 struct WorkItem {
   using Work = std::variant<std::unique_ptr<v1::Forward>, ForwardJoiner::Refusal, v1::Open, v1::Fork,
                             v1::Close, std::function<void()>>;
+  // A micro-batch or its refusal: what the gateway waits for.
+  static bool IsStep(const Work& work) {
+    return std::holds_alternative<std::unique_ptr<v1::Forward>>(work) ||
+           std::holds_alternative<ForwardJoiner::Refusal>(work);
+  }
   std::shared_ptr<ReplySink> sink;  // the stream and the queue own it together; null for a task
   Work work;
   uint64_t bytes = 0;

@@ -85,9 +85,7 @@ void Pipeline::Publish() {
     const v1::StageUnits& loaded = view.description.loaded();
     if (serving) sum.actual += loaded.layer_end() - loaded.layer_begin();
     weights[MemoryOf(setup)] += serving ? static_cast<double>(view.description.allocated().weights()) : 0;
-    if (serving) {
-      metrics_->WorkerHeartbeat(Role(setup), setup.target, view.described_unix_seconds);
-    }
+    if (serving) metrics_->WorkerHeartbeat(Role(setup), setup.name, view.described_unix_seconds);
   }
   for (const auto& [key, count] : workers) metrics_->SetWorkers(key.first, key.second, count);
   for (const auto& [key, sum] : layers) metrics_->SetLayers(key.first, key.second, sum.planned, sum.actual);

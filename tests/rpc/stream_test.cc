@@ -48,7 +48,10 @@ TEST(Stream, AnswersAMicroBatchWithActivationsAndTimings) {
   EXPECT_EQ(hop.reply.segments(0).held_tokens(), 3u);
   const std::vector<float> rows = Floats(hop.reply.activations());
   ASSERT_EQ(rows.size(), 24u);
-  for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(rows[i], static_cast<float>(i / 8) + 1.0f);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const size_t row = i / 8;
+    EXPECT_EQ(rows[i], static_cast<float>(row) + 1.0f);
+  }
 }
 
 TEST(Stream, TheHeadAnswersSampledRows) {
@@ -79,7 +82,8 @@ TEST(Stream, PayloadsBeyondOneMessageTravelInFragments) {
     const std::vector<float> rows = Floats(hop.reply.activations());
     ASSERT_EQ(rows.size(), 64u * options.n_embd);
     for (size_t i = 0; i < rows.size(); i += 997) {
-      ASSERT_EQ(rows[i], static_cast<float>(i / options.n_embd) + 1.0f);
+      const size_t row = i / options.n_embd;
+      ASSERT_EQ(rows[i], static_cast<float>(row) + 1.0f);
     }
   }
 }
@@ -294,6 +298,36 @@ TEST(Stream, TooManyWaitingFramesEndIt) {
   EXPECT_TRUE(absl::IsResourceExhausted(lost)) << lost;
   gate.Open();
   EXPECT_TRUE(c.client.Connect(1, c.events.Callbacks(), kLong).ok());
+}
+
+TEST(Stream, ControlFramesThatWaitAreNotCountedAsMicroBatches) {
+  Gate gate;
+  WorkerOptions options;
+  options.gate = &gate;
+  Connected c(options);
+  c.client.SendOpen(OpenOf(1));
+  gate.Close();
+  c.client.SendForward(ForwardOf(1, 1, 0, 1, 0, 8));
+  gate.AwaitWaiting();
+  for (uint64_t id = 100; id < 700; ++id) c.client.SendClose(id);
+  c.client.SendForward(ForwardOf(2, 1, 0, 1, 0, 8));
+  while (c.worker.service().waiting() < 601 && c.events.lost_count() == 0) std::this_thread::yield();
+  gate.Open();
+  EXPECT_EQ(c.events.Reply().reply.step(), 1u);
+  EXPECT_EQ(c.events.Reply().reply.step(), 2u);
+  EXPECT_EQ(c.events.lost_count(), 0u);
+}
+
+TEST(Stream, TheLargestMicroBatchIsTaken) {
+  WorkerOptions options;
+  options.n_embd = rpc::kMaxForwardBytes / sizeof(float) / 64;
+  Connected c(options, {2, 4, false, true});
+  c.client.SendOpen(OpenOf(1));
+  c.client.SendForward(ForwardOf(1, 1, 0, 64, 0, options.n_embd));
+  const rpc::HopReply hop = c.events.Reply();
+  EXPECT_EQ(hop.sent_bytes, rpc::kMaxForwardBytes);
+  EXPECT_EQ(hop.reply.error_code(), 0u) << hop.reply.error();
+  EXPECT_EQ(hop.reply.sampled_size(), 1);
 }
 
 TEST(Stream, ReadinessAndCountersFollowWhatRan) {

@@ -178,7 +178,7 @@ inline void AddSegment(v1::Forward* forward, uint64_t sequence, uint32_t begin, 
   rpc::ToProto(segment, forward->add_segments());
   if (n_embd == 0) return;
   std::vector<float> rows;
-  for (uint32_t i = 0; i < count * n_embd; ++i) rows.push_back(static_cast<float>(i / n_embd));
+  for (uint32_t row = 0; row < count; ++row) rows.insert(rows.end(), n_embd, static_cast<float>(row));
   forward->set_activation_type(v1::ACTIVATION_TYPE_F32);
   rpc::EncodeActivations(rows, v1::ACTIVATION_TYPE_F32, forward->mutable_activations());
 }

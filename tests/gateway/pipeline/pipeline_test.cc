@@ -12,6 +12,7 @@
 #include "engine/plan/plan.h"
 #include "engine/stage/local_pipeline.h"
 #include "gateway/scheduler/token_scheduler.h"
+#include "telemetry/registry.h"
 #include "tests/gateway/pipeline/host_worker.h"
 #include "tests/support/tiny_model.h"
 
@@ -107,7 +108,7 @@ class PipelineTest : public ::testing::Test {
     const uint32_t layers = model_.config.n_layer;
     std::vector<StageSetup> setups = {StageFor(model_, cpu_, false, {0, 2, true, false}),
                                       StageFor(model_, gpu_, true, {2, layers, false, true})};
-    pipeline_ = std::make_unique<Pipeline>(setups, 1000, nullptr);
+    pipeline_ = std::make_unique<Pipeline>(setups, 1000, &metrics_);
     SchedulerOptions options;
     options.n_vocab = model_.config.n_vocab;
     options.n_embd = model_.config.n_embd;
@@ -150,6 +151,8 @@ class PipelineTest : public ::testing::Test {
   Model model_ = TinyModelAt("pipeline_test.gguf", 2048);
   HostWorker cpu_{"cpu", model_};
   HostWorker gpu_{"gpu", model_};
+  telemetry::Registry registry_{"gateway"};
+  telemetry::GatewayMetrics metrics_{registry_, "tiny"};
   std::unique_ptr<Pipeline> pipeline_;
   std::unique_ptr<TokenScheduler> scheduler_;
 };
@@ -172,6 +175,18 @@ TEST_F(PipelineTest, EightAtOnceEqualTheUnsplitModel) {
   }
   WaitUntil([this] { return cpu_.open_sequences() == 0 && gpu_.open_sequences() == 0; });
   EXPECT_EQ(cpu_.free_pages(), TinyOptions().kv_pages);
+}
+
+TEST_F(PipelineTest, HeartbeatsNameTheWorkersAsConfigured) {
+  StartCluster();
+  WaitReady();
+  const std::string heartbeat = "spillway_worker_last_heartbeat_timestamp_seconds{";
+  WaitUntil([&] {
+    const std::string page = registry_.Render();
+    return page.find(heartbeat + "peer=\"cpu-worker-0\",stage=\"cpu\"}") != std::string::npos &&
+           page.find(heartbeat + "peer=\"gpu-worker\",stage=\"gpu\"}") != std::string::npos;
+  });
+  EXPECT_EQ(registry_.Render().find("peer=\"127.0.0.1"), std::string::npos);
 }
 
 TEST_F(PipelineTest, ALostWorkerEndsRequestsAndServingResumesWhenItIsBack) {
