@@ -19,8 +19,8 @@ namespace {
 // What the backend does with a request: gives the bytes of `answer` as tokens (in a tiny vocabulary a byte is
 // its own token) and ends, in `failure` if there is one; with `endless` only once it is cancelled.
 struct Script {
-  absl::Status refusal;
-  absl::Status failure;
+  absl::Status refusal = absl::OkStatus();
+  absl::Status failure = absl::OkStatus();
   std::string answer = "Hello, wide world";
   bool endless = false;
 };
