@@ -21,6 +21,7 @@ test_packages=(
 )
 asan_folders=(
   base gguf quant model tokenizer chat sampling stage ref cpu plan fuzz
+  rpc gateway telemetry monitor truth device
 )
 # Debian's gRPC is not instrumented; tests over it link spillway::test_grpc_order, which tells TSan what gRPC orders.
 tsan_folders=(base rpc gateway)

@@ -81,12 +81,11 @@ class Stream {
     return status_;
   }
 
-  bool WaitForEnd(Clock::time_point deadline) {
+  void End() {
+    context_.TryCancel();
     std::unique_lock lock(mutex_);
-    return changed_.wait_until(lock, deadline, [&] { return state_ == State::kEnded; });
+    changed_.wait(lock, [&] { return state_ == State::kEnded; });
   }
-
-  void Cancel() { context_.TryCancel(); }
 
   void Send(std::vector<v1::ClientFrame> frames) {
     const std::lock_guard lock(mutex_);
@@ -325,7 +324,7 @@ StageClient::StageClient(std::string name, const std::string& target) : impl_(st
 }
 
 StageClient::~StageClient() {
-  Disconnect();
+  Disconnect();  // the queue may be shut down only when no operation will be started on it any more
   impl_->queue.Shutdown();
   impl_->thread.join();
 }
@@ -371,11 +370,7 @@ absl::Status StageClient::Connect(uint64_t epoch, StageEvents events, std::chron
 }
 
 void StageClient::Disconnect() {
-  const std::shared_ptr<Stream> stream = impl_->Current();
-  if (stream == nullptr) return;
-  stream->Cancel();
-  // Cancelling needs nothing of the peer; no operation may be started once the queue is shut down.
-  stream->WaitForEnd(Clock::now() + std::chrono::hours(1));
+  if (const std::shared_ptr<Stream> stream = impl_->Current()) stream->End();
 }
 
 void StageClient::SendForward(v1::Forward forward) {

@@ -38,7 +38,7 @@ class StageClient {
  public:
   // target: "host:port". No connection is made yet.
   StageClient(std::string name, const std::string& target);
-  ~StageClient();  // cancels the stream and joins the thread
+  ~StageClient();  // Disconnect
 
   const std::string& name() const;
   const std::string& target() const;
@@ -48,11 +48,10 @@ class StageClient {
                          const std::function<void(const v1::LoadStageProgress&)>& progress = {});
 
   // Opens the stream and waits for HelloReply. FailedPrecondition when a newer epoch owns the worker or it
-  // has not loaded its stage. Ends the stream before it, if any. A stream that never said hello calls no
-  // on_lost. Not to be called from StageEvents.
+  // has not loaded its stage. Disconnects first. A stream that never said hello calls no on_lost.
   absl::Status Connect(uint64_t epoch, StageEvents events, std::chrono::milliseconds deadline);
-  // Cancels the stream and waits for its end: no event comes afterwards. on_lost is still called (Cancelled).
-  // Idempotent. Not to be called from StageEvents.
+  // Ends the stream and waits until its last event (on_lost: Cancelled) has returned. Idempotent. As Connect,
+  // not to be called from StageEvents.
   void Disconnect();
 
   // `forward.activations` is taken over and fragmented as needed.

@@ -248,6 +248,20 @@ TEST(Stream, ItsSequencesEndWithIt) {
   EXPECT_EQ(c.events.Reply().reply.segments(0).code(), v1::SEGMENT_CODE_UNKNOWN_SEQUENCE);
 }
 
+TEST(Stream, NoEventComesAfterDisconnect) {
+  Gate gate;
+  WorkerOptions options;
+  options.gate = &gate;
+  Connected c(options);
+  c.client.SendOpen(OpenOf(1));
+  gate.Close();
+  c.client.SendForward(ForwardOf(1, 1, 0, 1, 0, 8));
+  gate.AwaitWaiting();
+  c.client.Disconnect();
+  EXPECT_EQ(c.events.lost_count(), 1u);
+  gate.Open();
+}
+
 TEST(Stream, ALostWorkerIsReportedOnce) {
   auto worker = std::make_unique<Worker>();
   Events events;
