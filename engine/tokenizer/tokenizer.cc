@@ -26,13 +26,17 @@ constexpr std::pair<std::string_view, std::string_view> kOtherModels[] = {
     {"bert", "WordPiece"}, {"t5", "SentencePiece unigram"}, {"rwkv", "RWKV"},
     {"plamo2", "PLaMo 2"}, {"no_vocab", "no vocabulary"},   {"none", "no vocabulary"}};
 
-// Control tokens that end a turn in published vocabularies whose metadata names only one of them.
+// Tokens that end a turn in published vocabularies whose metadata names only one of them. Some files call
+// them user-defined; text becomes one of them only where special tokens are parsed all the same.
 constexpr std::string_view kEndTokens[] = {
     "<|im_end|>",    "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>",
     "<end_of_turn>", "<turn|>",    "<|return|>", "<|call|>",      "<｜end▁of▁sentence｜>",
 };
 constexpr std::string_view kPhiEndToken = "<|end|>";  // inside a turn where <|return|> ends one
 constexpr std::string_view kHarmonyEndToken = "<|return|>";
+
+// Ends a text too, but is a mark-up tag of its own in Gemma's vocabularies: no reason to stop there.
+constexpr std::string_view kEndOfSentence = "</s>";
 
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // ▁, U+2581
 
@@ -41,6 +45,11 @@ constexpr std::string_view kUnstrippedTokens[] = {"<unk>", "<s>", "<|endoftext|>
 
 bool IsSpecial(TokenType type) {
   return type == TokenType::kControl || type == TokenType::kUnknown || type == TokenType::kUserDefined;
+}
+
+bool IsEndToken(std::string_view text) {
+  return std::find(std::begin(kEndTokens), std::end(kEndTokens), text) != std::end(kEndTokens) ||
+         text == kPhiEndToken || text == kEndOfSentence;
 }
 
 std::string MarkSpaces(std::string_view text, bool prefix) {
@@ -128,10 +137,11 @@ void Tokenizer::Impl::IndexTokens() {
     const std::string_view text = vocabulary.tokens[i];
     const auto id = static_cast<int32_t>(i);
     const TokenType type = vocabulary.types[i];
+    const bool always_parsed = type == TokenType::kUserDefined && !IsEndToken(text);
     ids[text] = id;
     if (IsSpecial(type)) all_special.Add(text, id);
-    if (type == TokenType::kUserDefined) user_defined.Add(text, id);
-    if (!IsSpecial(type) || type == TokenType::kUserDefined) plain_ids[text] = id;
+    if (always_parsed) user_defined.Add(text, id);
+    if (!IsSpecial(type) || always_parsed) plain_ids[text] = id;
     max_token_bytes = std::max(max_token_bytes, text.size());
   }
 }
@@ -145,7 +155,9 @@ void Tokenizer::Impl::CollectStopIds() {
   add(vocabulary.eom);
   const auto add_text = [&](std::string_view text) {
     const auto token = ids.find(text);
-    if (token != ids.end() && HasType(token->second, TokenType::kControl)) add(token->second);
+    if (token == ids.end()) return;
+    const TokenType type = vocabulary.types[token->second];
+    if (type == TokenType::kControl || type == TokenType::kUserDefined) add(token->second);
   };
   for (const std::string_view text : kEndTokens) add_text(text);
   if (!ids.contains(kHarmonyEndToken)) add_text(kPhiEndToken);

@@ -28,8 +28,8 @@ class Tokenizer {
   ~Tokenizer();
 
   // No BOS or EOS is added. With `parse_special`, control tokens written in the text become their ids;
-  // without it no text becomes one. User-defined tokens are always found. Near-linear time in the text,
-  // whatever it is; invalid UTF-8 is tokenized as bytes.
+  // without it no text becomes one. User-defined tokens are always found, unless they end a turn. Near-linear
+  // time in the text, whatever it is; invalid UTF-8 is tokenized as bytes.
   std::vector<int32_t> Encode(std::string_view text, bool parse_special) const;
 
   // Raw bytes of one token ("" for ids out of range; control tokens give their text only with `special`).
@@ -45,8 +45,8 @@ class Tokenizer {
   std::optional<int32_t> bos() const;
   std::optional<int32_t> eos() const;
   bool add_bos() const;
-  // Every id that ends a generation: eos, eot, and vocabulary's <|im_end|>, <|eot_id|>, <|endoftext|> when
-  // control.
+  // Every id that ends a generation: eos, eot, eom, and the vocabulary's <|im_end|>, <|eot_id|>,
+  // <|endoftext|>, … where they are control or user-defined tokens.
   const std::vector<int32_t>& stop_ids() const;
 
  private:

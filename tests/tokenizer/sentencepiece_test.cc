@@ -178,7 +178,7 @@ TEST(SentencePiece, StripsWhiteSpaceBehindAddedTokensOfPhi3) {
   const int32_t user = AddPiece(p.vocabulary, "<|user|>", 0, TokenType::kControl);
   const auto tokenizer = MustCreate(p.vocabulary);
   EXPECT_THAT(tokenizer->Encode("<|user|> \n\tab", true), ElementsAre(user, p.space_ab));
-  EXPECT_THAT(tokenizer->Encode("</s>  a", false), ElementsAre(2, p.space_a));
+  EXPECT_THAT(tokenizer->Encode("</s>  a", true), ElementsAre(2, p.space_a));
   EXPECT_THAT(tokenizer->Encode("<s> a", true), ElementsAre(1, p.space, p.space_a));
   EXPECT_THAT(tokenizer->Encode("<|user|> ", true), ElementsAre(user));
 }

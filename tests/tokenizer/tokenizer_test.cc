@@ -124,7 +124,8 @@ TEST(Tokenizer, TakesWholeWordsWhereThePreTokenizerSaysSo) {
 TEST(Tokenizer, KeepsEveryByteOfAnyText) {
   std::mt19937 random(7);
   for (const char* pre : {"smollm", "gpt-2", "llama-bpe", "qwen2", "qwen35", "deepseek-llm", "deepseek-coder",
-                          "deepseek-v3", "default", "falcon"}) {
+                          "deepseek-v3", "default", "falcon", "gpt-4o", "tekken", "kimi-k2", "bailingmoe",
+                          "viking", "seed-coder", "minicpm5"}) {
     Vocabulary vocabulary = ByteVocabulary(pre);
     AddMerge(vocabulary, "a", "a");
     const auto tokenizer = MustCreate(std::move(vocabulary));
@@ -137,8 +138,8 @@ TEST(Tokenizer, KeepsEveryByteOfAnyText) {
 }
 
 TEST(Tokenizer, EncodesLongRepetitionsWithoutQuadraticTime) {
-  for (const char* pre :
-       {"smollm", "llama-bpe", "deepseek-llm", "deepseek-coder", "deepseek-v3", "default"}) {
+  for (const char* pre : {"smollm", "llama-bpe", "deepseek-llm", "deepseek-coder", "deepseek-v3", "default",
+                          "gpt-4o", "tekken", "kimi-k2", "bailingmoe", "viking", "minicpm5"}) {
     Vocabulary vocabulary = ByteVocabulary(pre);
     std::string run = "a";
     for (int i = 0; i < 6; ++i, run += run) AddMerge(vocabulary, run, run);
@@ -178,6 +179,17 @@ TEST(Tokenizer, ListsEverythingThatEndsAGeneration) {
   EXPECT_THAT(tokenizer->stop_ids(), ElementsAre(end, 'x', text));
   EXPECT_EQ(tokenizer->eos(), end);
   EXPECT_EQ(tokenizer->bos(), std::nullopt);
+}
+
+TEST(Tokenizer, ParsesEndTokensThatAreCalledUserDefinedOnlyWhenAsked) {
+  Vocabulary vocabulary = ByteVocabulary();
+  const int32_t end = AddToken(vocabulary, "<|im_end|>", TokenType::kUserDefined);
+  const int32_t tag = AddToken(vocabulary, "</s>", TokenType::kUserDefined);
+  const auto tokenizer = MustCreate(std::move(vocabulary));
+  EXPECT_EQ(tokenizer->Encode("<|im_end|></s>", false).size(), 14u);
+  EXPECT_THAT(tokenizer->Encode("<|im_end|></s>", true), ElementsAre(end, tag));
+  EXPECT_THAT(tokenizer->stop_ids(), ElementsAre(end));
+  EXPECT_EQ(tokenizer->TokenBytes(tag, false), "</s>");
 }
 
 TEST(Tokenizer, GivesNothingForIdsOutOfRange) {
@@ -235,6 +247,14 @@ TEST(PreTokenizer, SplitsDigitsOneByOneForSmollm) {
   EXPECT_THAT(Pieces("llama-bpe", "in 2024!"), ElementsAre("in", " ", "202", "4", "!"));
   EXPECT_THAT(Pieces("qwen2", "I'LL"), ElementsAre("I", "'LL"));
   EXPECT_THAT(Pieces("gpt-2", "I'LL"), ElementsAre("I", "'", "LL"));
+}
+
+TEST(PreTokenizer, PartsWordsWhereCapitalsBegin) {
+  EXPECT_THAT(Pieces("gpt-4o", "helloWorld's 1234 //\n"),
+              ElementsAre("hello", "World's", " ", "123", "4", " //\n"));
+  EXPECT_THAT(Pieces("tekken", "helloWorld's 12"), ElementsAre("hello", "World", "'s", " ", "1", "2"));
+  EXPECT_THAT(Pieces("gpt-4o", "e\u0301'S"), ElementsAre("e\u0301'S"));  // a mark belongs to its letter
+  EXPECT_THAT(Pieces("kimi-k2", "ab中文ab、中〇"), ElementsAre("ab", "中文", "ab", "、", "中〇"));
 }
 
 TEST(PreTokenizer, TakesUnicodeWhiteSpaceAndNothingElse) {

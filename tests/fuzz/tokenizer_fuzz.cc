@@ -1,0 +1,10 @@
+// libFuzzer entry: vocabularies and texts of arbitrary bytes.
+#include <cstddef>
+#include <cstdint>
+
+#include "tests/fuzz/tokenizer_probe.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  spillway::test::ProbeTokenizer({reinterpret_cast<const char*>(data), size});
+  return 0;
+}
