@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "engine/base/status.h"
+#include "engine/stage/units_text.h"
 #include "rpc/stage_client.h"
 
 namespace spillway::gateway {
@@ -100,10 +101,10 @@ absl::StatusOr<ClusterPlan> PlanCluster(const GatewayOptions& options, const Mod
     StageSetup setup =
         MakeStageSetup(planned, worker.profile.device, model.file->identity(), worker.name, worker.target);
     setup.gpu = planned.gpu && has_gpu;
-    spdlog::info("event=planned stage={} worker={} layers=[{},{}) embedding={} head={} bytes={} kv_pages={}",
-                 result.stages.size(), worker.name, planned.units.layer_begin, planned.units.layer_end,
-                 planned.units.embedding, planned.units.head, planned.bytes.Total(),
-                 planned.options.kv_pages);
+    spdlog::info("event=planned stage={} worker={} layers={} embedding={} head={} bytes={} kv_pages={}",
+                 result.stages.size(), worker.name,
+                 FormatLayers(planned.units.layer_begin, planned.units.layer_end), planned.units.embedding,
+                 planned.units.head, planned.bytes.Total(), planned.options.kv_pages);
     result.stages.push_back(std::move(setup));
   }
   return result;

@@ -102,7 +102,7 @@ absl::Status Gateway::Parts::LoadModelParts() {
     no_chat_reason = "the model's chat template is not supported: " + MessageOf(parsed.status());
     spdlog::warn("event=chat_template_unsupported detail=\"{}\"", MessageOf(parsed.status()));
   }
-  model_id = std::filesystem::path(options.model).stem().string();
+  model_id = model.config.name;
   return absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@
 
 #include "device/process.h"
 #include "engine/base/status.h"
+#include "engine/stage/units_text.h"
 #include "rpc/convert.h"
 
 namespace spillway::rpc {
@@ -299,8 +300,8 @@ absl::Status WorkerService::LoadStage(const v1::LoadStageRequest& request,
   load_changed_.notify_all();
   Review();
   if (!status.ok()) {
-    spdlog::warn("event=load_failed layers=[{},{}) error=\"{}\"", wanted.units.layer_begin,
-                 wanted.units.layer_end, MessageOf(status));
+    spdlog::warn("event=load_failed layers={} error=\"{}\"",
+                 FormatLayers(wanted.units.layer_begin, wanted.units.layer_end), MessageOf(status));
     return status;
   }
   v1::LoadStageProgress done;

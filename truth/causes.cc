@@ -32,7 +32,7 @@ constexpr std::array<CauseInfo, 22> kCauses = {{
     {"F9", "arch_unsupported", "This build has no code for the device's architecture.",
      "Use a build that includes the device's compute capability.", true},
     {"F10", "backend_missing", "This program was built without the backend that the plan asks for.",
-     "Install a build with the backend; the detail names what is missing.", true},
+     "Run the GPU worker as --device host with a --vram-budget: no build has the CUDA backend yet.", true},
     {"F11", "op_unsupported", "Layers planned for one device were executed on another kind.",
      "Look at the operation and type in the detail; choose a supported type, or plan those layers elsewhere.",
      true},

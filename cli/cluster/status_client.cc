@@ -4,11 +4,13 @@
 #include <fmt/core.h>
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "cli/text_table.h"
 #include "engine/base/status.h"
 #include "engine/plan/plan.h"
+#include "engine/stage/units_text.h"
 #include "spillway/v1/cluster.grpc.pb.h"
 
 namespace spillway::cli {
@@ -34,9 +36,7 @@ Json MemoryJson(const v1::MemoryByPurpose& memory) {
 }
 
 std::string Holds(const v1::StageUnits& units) {
-  std::string text = units.embedding() ? "embedding + " : "";
-  text += fmt::format("[{}, {})", units.layer_begin(), units.layer_end());
-  return units.head() ? text + " + head" : text;
+  return DescribeUnits({units.layer_begin(), units.layer_end(), units.embedding(), units.head()});
 }
 
 uint32_t Layers(const v1::StageStatus& stage) {
@@ -44,6 +44,19 @@ uint32_t Layers(const v1::StageStatus& stage) {
 }
 
 std::string Microseconds(double seconds) { return fmt::format("{:.0f} us", seconds * 1e6); }
+
+// gRPC leaves the text empty where something answers that is no gRPC server, such as the HTTP API's port.
+std::string Reason(const grpc::Status& status) {
+  if (!status.error_message().empty()) return status.error_message();
+  switch (status.error_code()) {
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      return "no answer within 5 s";
+    case grpc::StatusCode::UNIMPLEMENTED:
+      return "another service of Spillway listens there";
+    default:
+      return "what listens there speaks no gRPC";
+  }
+}
 
 }  // namespace
 
@@ -53,15 +66,23 @@ absl::StatusOr<v1::ClusterStatus> GetClusterStatus(const std::string& admin) {
   context.set_deadline(std::chrono::system_clock::now() + kDeadline);
   v1::ClusterStatus reply;
   const grpc::Status status = stub->GetStatus(&context, {}, &reply);
-  if (!status.ok()) return Unavailable("no cluster answers at {}: {}", admin, status.error_message());
+  if (!status.ok()) {
+    return Unavailable(
+        "no cluster answers at {}: {}. --admin is the gateway's Cluster service: port 50060 unless "
+        "--port-base says "
+        "otherwise",
+        admin, Reason(status));
+  }
   return reply;
 }
 
 std::string StatusTable(const v1::ClusterStatus& status) {
   TextTable table({"WORKER", "ADDRESS", "DEVICE", "HOLDS", "PLANNED", "ALLOCATED", "LAYERS", "LAYER STEPS",
                    "STATE", "CAUSE", "REMEDY"});
+  double age = 0;
   for (const v1::StageStatus& stage : status.stages()) {
     const auto or_dash = [](const std::string& text) { return text.empty() ? "-" : text; };
+    age = std::max(age, stage.described_seconds_ago());
     const std::string state = stage.detail().empty() ? stage.state() : stage.state() + ": " + stage.detail();
     table.Add({stage.worker(), stage.address(), or_dash(stage.device()), Holds(stage.expected().units()),
                FormatBytesHuman(Total(stage.expected().memory())), FormatBytesHuman(Total(stage.allocated())),
@@ -70,12 +91,11 @@ std::string StatusTable(const v1::ClusterStatus& status) {
   }
   return fmt::format(
       "{} ({}, {} layers), context {} x {}: {}\n{}{} running, {} waiting; {} prompt and {} generated tokens; "
-      "{:.1f} "
-      "tokens/s over the last minute\n",
+      "{:.1f} tokens/s over the last minute; the workers' figures are at most {:.1f} s old\n",
       status.model(), status.architecture(), status.n_layer(), status.n_ctx(), status.parallel(),
       status.ready() ? "ready" : "not ready: " + status.detail(), table.Render(), status.running(),
       status.waiting(), status.prompt_tokens(), status.generated_tokens(),
-      status.last_minute_tokens_per_second());
+      status.last_minute_tokens_per_second(), age);
 }
 
 Json StatusJson(const v1::ClusterStatus& status) {
@@ -94,6 +114,7 @@ Json StatusJson(const v1::ClusterStatus& status) {
                       {"head", units.head()},
                       {"layers_planned", Layers(stage)},
                       {"layer_steps", stage.layer_steps()},
+                      {"described_seconds_ago", stage.described_seconds_ago()},
                       {"expected_device", stage.expected().device()},
                       {"expected_bytes", MemoryJson(stage.expected().memory())},
                       {"allocated_bytes", MemoryJson(stage.allocated())},

@@ -89,6 +89,28 @@ absl::Status SetBudgets(const ClusterOptions& options, const Model& model, const
   return absl::OkStatus();
 }
 
+void SetThreads(uint32_t threads, PlanOptions* options) {
+  options->gpu.threads = threads;
+  for (WorkerProfile& worker : options->cpu) worker.threads = threads;
+}
+
+// The processors are shared among the stages that the plan really has; how many it has depends a little on
+// the threads, because each takes work space.
+absl::Status PlanWithSharedThreads(const Model& model, uint32_t processors, ClusterPlan* cluster) {
+  const auto workers = static_cast<uint32_t>(cluster->options.cpu.size()) + 1;
+  absl::Status refused;
+  for (uint32_t stages = 1; stages <= workers; ++stages) {
+    SetThreads(std::max(1u, processors / stages), &cluster->options);
+    auto plan = MakePlan(model, cluster->options);
+    refused = plan.status();
+    if (plan.ok() && plan->stages.size() <= stages) {
+      cluster->plan = *std::move(plan);
+      return absl::OkStatus();
+    }
+  }
+  return refused;
+}
+
 }  // namespace
 
 void AddClusterOptions(CLI::App& command, ClusterOptions* options) {
@@ -125,18 +147,19 @@ absl::StatusOr<ClusterPlan> MakeClusterPlan(const ClusterOptions& options, const
   const device::HostFacts host = device::ReadHost(root);
   const uint32_t processors =
       host.cpus_allowed > 0 ? host.cpus_allowed : std::max(1u, std::thread::hardware_concurrency());
-  const uint32_t threads =
-      options.threads > 0 ? options.threads : std::max(1u, processors / (options.cpu_stages + 1));
   PlanOptions& plan = cluster.options;
   SPILLWAY_RETURN_IF_ERROR(ParseGpuLayers(options.n_gpu_layers, &plan));
   plan.n_ctx = options.ctx_size;
   plan.parallel = options.parallel;
   plan.gpu.device = cluster.device;
-  plan.gpu.threads = threads;
   plan.cpu.resize(options.cpu_stages);
-  for (WorkerProfile& worker : plan.cpu) worker.threads = threads;
+  SetThreads(std::max(1u, options.threads), &plan);
   SPILLWAY_RETURN_IF_ERROR(SetBudgets(options, model, host, &cluster));
-  SPILLWAY_ASSIGN_OR_RETURN(cluster.plan, MakePlan(model, plan));
+  if (options.threads > 0) {
+    SPILLWAY_ASSIGN_OR_RETURN(cluster.plan, MakePlan(model, plan));
+  } else {
+    SPILLWAY_RETURN_IF_ERROR(PlanWithSharedThreads(model, processors, &cluster));
+  }
   // The host device's VRAM is this machine's RAM.
   uint64_t bytes = 0;
   for (const PlannedStage& stage : cluster.plan.stages) bytes += stage.bytes.Total();

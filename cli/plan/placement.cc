@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include "cli/text_table.h"
+#include "engine/stage/units_text.h"
 
 namespace spillway::cli {
 namespace {
@@ -36,15 +37,6 @@ std::vector<Purpose> UsedPurposes(const Plan& plan) {
 
 std::string WorkerName(const PlannedStage& stage) {
   return stage.gpu ? "gpu-worker" : fmt::format("cpu-worker-{}", stage.worker);
-}
-
-std::string DescribeUnits(const StageUnits& units) {
-  std::string text = units.embedding ? "embedding" : "";
-  const auto add = [&text](const std::string& part) { text += (text.empty() ? "" : " + ") + part; };
-  if (units.Layers() == 1) add(fmt::format("layer {}", units.layer_begin));
-  if (units.Layers() > 1) add(fmt::format("layers {}..{}", units.layer_begin, units.layer_end - 1));
-  if (units.head) add("head");
-  return text;
 }
 
 std::string PlacementTable(const Model& model, const ClusterPlan& cluster) {
@@ -93,6 +85,7 @@ Json PlacementJson(const Model& model, const ClusterPlan& cluster) {
                       {"max_sequences", stage.options.max_sequences}});
   }
   return {{"model", model.config.name},
+          {"title", model.config.title},
           {"identity", model.file->identity()},
           {"architecture", model.config.architecture},
           {"n_layer", plan.n_layer},

@@ -10,8 +10,6 @@ namespace spillway::cli {
 
 // "cpu-worker-0", "gpu-worker".
 std::string WorkerName(const PlannedStage& stage);
-// "embedding + 0..11", "12..29 + head".
-std::string DescribeUnits(const StageUnits& units);
 
 // Which layers on which worker, bytes by purpose, budgets, context and sequences.
 std::string PlacementTable(const Model& model, const ClusterPlan& cluster);

@@ -4,6 +4,7 @@
 // split.
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 
 #include "engine/base/status.h"
@@ -65,6 +66,9 @@ void HostStage::LoadResidual(const MicroBatch& batch) {
       const int32_t token = rows_[row].state->tokens[rows_[row].position];
       format.dequantize(table.data.data() + static_cast<uint64_t>(token) * row_bytes,
                         Floats(kResidual) + uint64_t{row} * layout_.embd_stride, n_embd);
+      if (model_.config.embedding_scale == 1.0f) return;
+      float* x = Floats(kResidual) + uint64_t{row} * layout_.embd_stride;
+      for (uint32_t i = 0; i < n_embd; ++i) x[i] *= model_.config.embedding_scale;
     });
     return;
   }
@@ -85,12 +89,27 @@ void HostStage::LoadResidual(const MicroBatch& batch) {
 void HostStage::Layer(uint32_t index) {
   const LayerSpec& spec = model_.config.layers[units_.layer_begin + index];
   const HostLayerWeights& weights = weights_.layers[index];
-  Attention(spec, weights, index);
-  FeedForward(spec, weights);
+  const bool branch = HasBranch(spec, model_.layers[units_.layer_begin + index]);
+  Attention(spec, weights, index, branch);
+  if (branch) AddBranch(spec, weights.vectors[kAttnPostNorm]);
+  FeedForward(spec, weights, branch);
+  if (branch) AddBranch(spec, weights.vectors[kFfnPostNorm]);
   layer_steps_ += rows_.size();
 }
 
-void HostStage::Attention(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index) {
+// Adds a block's output to the residual, normed and scaled where the layer says so.
+void HostStage::AddBranch(const LayerSpec& spec, const float* norm) {
+  const uint32_t n_embd = model_.config.n_embd;
+  ForRows([&](uint32_t row) {
+    float* branch = Floats(kBranch) + uint64_t{row} * layout_.embd_stride;
+    float* x = Floats(kResidual) + uint64_t{row} * layout_.embd_stride;
+    if (norm != nullptr) kernels_.rms_norm(branch, norm, spec.norm_eps, n_embd, branch);
+    for (uint32_t i = 0; i < n_embd; ++i) x[i] += spec.residual_scale * branch[i];
+  });
+}
+
+void HostStage::Attention(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index,
+                          bool branch) {
   const auto& m = weights.matrices;
   const uint32_t rows = static_cast<uint32_t>(rows_.size());
   const uint32_t q_width = PadTo16(spec.n_head * spec.head_dim);
@@ -127,21 +146,24 @@ void HostStage::Attention(const LayerSpec& spec, const HostLayerWeights& weights
       args.heads = std::min(4u, (kv_head + 1) * group - head);
       args.head_dim = spec.head_dim;
       args.n_tokens = rows_[row].position + 1;
+      if (spec.window > 0) args.first_token = std::max(args.n_tokens, spec.window) - spec.window;
       args.pages = rows_[row].state->pages.data();
       args.k_pages = Page(index, 0) + k_offset;
       args.v_pages = Page(index, 0) + v_offset;
       args.page_stride = layout_.page_elements;
       args.scale = spec.attention_scale;
+      args.softcap = spec.attention_softcap;
+      if (weights.vectors[kAttnSinks] != nullptr) args.sinks = weights.vectors[kAttnSinks] + head;
       args.scores = Floats(kScores) + uint64_t{static_cast<uint32_t>(thread)} * 4 * layout_.scores_stride;
       args.out = Floats(kInput) + uint64_t{row} * layout_.input_stride + uint64_t{head} * spec.head_dim;
       kernels_.attend(args);
     }
   });
 
-  // Output projection onto the residual.
+  // Output projection, onto the residual or beside it.
   if (m[kAttnOutput].Quantized()) QuantizeInput(spec.n_head * spec.head_dim);
-  const Product output[] = {
-      {&m[kAttnOutput], Floats(kResidual), layout_.embd_stride, weights.vectors[kAttnOutputBias], true}};
+  const Product output[] = {{&m[kAttnOutput], Floats(branch ? kBranch : kResidual), layout_.embd_stride,
+                             weights.vectors[kAttnOutputBias], !branch}};
   Multiply(output, rows);
 }
 
@@ -162,7 +184,7 @@ void RotateHead(const RopeSpec& rope, const float* cos, const float* sin, float*
 
 }  // namespace
 
-// q and k: optional per-head norm, rotation by position; then k and v into their pages.
+// q and k: optional norm of rows or heads, rotation by position; then k and v into their pages.
 void HostStage::RotateAndStore(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index) {
   SetAngles(layer_table_[index]);
   const uint32_t q_width = PadTo16(spec.n_head * spec.head_dim);
@@ -170,18 +192,28 @@ void HostStage::RotateAndStore(const LayerSpec& spec, const HostLayerWeights& we
   ForRows([&](uint32_t row) {
     float* q = Floats(kQkv) + uint64_t{row} * layout_.qkv_stride;
     const float* cos = Floats(kAngles) + uint64_t{row} * 2 * layout_.angle_stride;
+    if (spec.qk_norm == QkNorm::kRow) {
+      kernels_.rms_norm(q, weights.vectors[kAttnQNorm], spec.norm_eps, spec.n_head * spec.head_dim, q);
+      kernels_.rms_norm(q + q_width, weights.vectors[kAttnKNorm], spec.norm_eps,
+                        spec.n_head_kv * spec.head_dim, q + q_width);
+    }
     for (uint32_t h = 0; h < spec.n_head + spec.n_head_kv; ++h) {
       const bool is_key = h >= spec.n_head;
       float* head =
           is_key ? q + q_width + uint64_t{h - spec.n_head} * spec.head_dim : q + uint64_t{h} * spec.head_dim;
-      if (spec.qk_norm) {
-        kernels_.rms_norm(head, weights.vectors[is_key ? kAttnKNorm : kAttnQNorm], spec.norm_eps,
-                          spec.head_dim, head);
+      const float* norm = weights.vectors[is_key ? kAttnKNorm : kAttnQNorm];
+      if (spec.qk_norm == QkNorm::kHead && norm != nullptr) {
+        kernels_.rms_norm(head, norm, spec.norm_eps, spec.head_dim, head);
       }
       if (spec.rope.kind != RopeKind::kNone) RotateHead(spec.rope, cos, cos + layout_.angle_stride, head);
     }
-    if (!rows_[row].write) return;
     const uint32_t position = rows_[row].position;
+    if (spec.temperature_scale != 0.0f) {
+      const double steps = position / spec.temperature_length;
+      const float factor = static_cast<float>(1.0 + spec.temperature_scale * std::log(1.0 + steps));
+      for (uint32_t i = 0; i < spec.n_head * spec.head_dim; ++i) q[i] *= factor;
+    }
+    if (!rows_[row].write) return;
     uint16_t* page = Page(index, rows_[row].state->pages[position / kPageTokens]);
     uint16_t* v_page = page + uint64_t{spec.n_head_kv} * spec.head_dim * kPageTokens;
     for (uint32_t h = 0; h < spec.n_head_kv; ++h) {
@@ -193,14 +225,38 @@ void HostStage::RotateAndStore(const LayerSpec& spec, const HostLayerWeights& we
   });
 }
 
-void HostStage::FeedForward(const LayerSpec& spec, const HostLayerWeights& weights) {
+void HostStage::FeedForward(const LayerSpec& spec, const HostLayerWeights& weights, bool branch) {
+  const auto& m = weights.matrices;
+  bool quantize = false;
+  for (const LayerSlot slot :
+       {kFfnGate, kFfnUp, kRouter, kGateExperts, kUpExperts, kSharedRouter, kSharedGate, kSharedUp}) {
+    quantize = quantize || m[slot].Quantized();
+  }
+  NormInput(weights.vectors[kFfnNorm], spec.norm_eps, quantize);
+  if (spec.experts.n_expert > 0) return Experts(spec, weights);
+  Dense(spec, weights, branch);
+}
+
+auto HostStage::ActivationOf(Activation activation) const
+    -> void (*)(const float*, const float*, uint32_t, float*) {
+  switch (activation) {
+    case Activation::kSilu:
+      return kernels_.silu_mul;
+    case Activation::kGeluTanh:
+      return kernels_.gelu_mul;
+    case Activation::kSwigluClamped:
+      break;
+  }
+  return kernels_.swiglu_clamped_mul;
+}
+
+void HostStage::Dense(const LayerSpec& spec, const HostLayerWeights& weights, bool branch) {
   const auto& m = weights.matrices;
   const uint32_t rows = static_cast<uint32_t>(rows_.size());
-  NormInput(weights.vectors[kFfnNorm], spec.norm_eps, m[kFfnGate].Quantized() || m[kFfnUp].Quantized());
 
   // Gate and up of the same columns on one thread, which then activates them; nothing reads the input any
   // more only after the region, so the product goes to the gate buffer first.
-  const auto activate = spec.activation == Activation::kSilu ? kernels_.silu_mul : kernels_.gelu_mul;
+  const auto activate = ActivationOf(spec.activation);
   pool_.ParallelFor(m[kFfnGate].Groups(), [&](int64_t begin, int64_t end, int) {
     for (const auto& [slot, buffer] : {std::pair{kFfnGate, kGate}, std::pair{kFfnUp, kUp}}) {
       MatmulArgs args;
@@ -221,7 +277,7 @@ void HostStage::FeedForward(const LayerSpec& spec, const HostLayerWeights& weigh
     }
   });
 
-  // Down onto the residual.
+  // Down, onto the residual or beside it.
   ForRows([&](uint32_t row) {
     const float* gate = Floats(kGate) + uint64_t{row} * layout_.ff_stride;
     if (m[kFfnDown].Quantized()) {
@@ -231,7 +287,8 @@ void HostStage::FeedForward(const LayerSpec& spec, const HostLayerWeights& weigh
       std::memcpy(Floats(kInput) + uint64_t{row} * layout_.input_stride, gate, spec.n_ff * sizeof(float));
     }
   });
-  const Product down[] = {{&m[kFfnDown], Floats(kResidual), layout_.embd_stride, nullptr, true}};
+  const Product down[] = {
+      {&m[kFfnDown], Floats(branch ? kBranch : kResidual), layout_.embd_stride, nullptr, !branch}};
   Multiply(down, rows);
 }
 
@@ -266,6 +323,16 @@ void HostStage::HeadTile(const Row* const* rows, uint32_t count) {
   const Product product[] = {{&weights_.output, Floats(kLogits), layout_.vocab_stride, nullptr, false}};
   Multiply(product, count);
 
+  for (uint32_t i = 0; i < count; ++i) {
+    float* logits = Floats(kLogits) + uint64_t{i} * layout_.vocab_stride;
+    if (model_.config.logit_scale != 1.0f) {
+      for (uint32_t t = 0; t < n_vocab; ++t) logits[t] *= model_.config.logit_scale;
+    }
+    if (model_.config.logit_softcap != 0.0f) {
+      kernels_.softcap(logits, layout_.vocab_stride, model_.config.logit_softcap);
+    }
+  }
+
   auto* tops = reinterpret_cast<TokenLogprob*>(buffers_[kTop].data());
   for (uint32_t i = 0; i < count; ++i) {
     const Row& row = *rows[i];
@@ -295,11 +362,13 @@ void HostStage::HeadTile(const Row* const* rows, uint32_t count) {
 void HostStage::SetAngles(uint32_t table) {
   if (angles_table_ == table) return;
   angles_table_ = table;
-  const std::vector<float>& frequencies = frequency_tables_[table];
+  const auto& [frequencies, magnitude] = rotations_[table];
   ForRows([&](uint32_t row) {
     float* cos = Floats(kAngles) + uint64_t{row} * 2 * layout_.angle_stride;
     RopeAngles(rows_[row].position, frequencies.data(), static_cast<uint32_t>(frequencies.size()), cos,
                cos + layout_.angle_stride);
+    if (magnitude == 1.0f) return;
+    for (uint32_t i = 0; i < layout_.angle_stride * 2; ++i) cos[i] *= magnitude;
   });
 }
 
@@ -349,19 +418,6 @@ void HostStage::Multiply(std::span<const Product> products, uint32_t rows) {
       }
       first = last;
     }
-  });
-}
-
-// Row-wise work: on the calling thread alone when there are too few rows to be worth a region.
-template <typename Body>
-void HostStage::ForRows(Body&& body) {
-  const uint32_t rows = static_cast<uint32_t>(rows_.size());
-  if (rows < 2 * options_.threads) {
-    for (uint32_t row = 0; row < rows; ++row) body(row);
-    return;
-  }
-  pool_.ParallelFor(rows, [&](int64_t begin, int64_t end, int) {
-    for (int64_t row = begin; row < end; ++row) body(static_cast<uint32_t>(row));
   });
 }
 

@@ -15,14 +15,15 @@ absl::Status Place(const GgufTensor* tensor, bool vector, HostLayout* layout, Pl
   planned->tensor = tensor;
   planned->vector = vector;
   planned->n_in = static_cast<uint32_t>(tensor->dims[0]);
-  planned->n_out = static_cast<uint32_t>(tensor->Rows());
+  planned->n_out = static_cast<uint32_t>(tensor->dims[1]);
+  planned->n_slabs = static_cast<uint32_t>(tensor->dims[2] * tensor->dims[3]);
   if (vector) {
-    planned->bytes = uint64_t{PadTo16(planned->n_in)} * sizeof(float);
+    planned->bytes = uint64_t{planned->n_out} * PadTo16(planned->n_in) * sizeof(float);
   } else {
     absl::StatusOr<Packing> packing = PackingOf(tensor->type);
     if (!packing.ok()) return Unimplemented("tensor {}: {}", tensor->name, MessageOf(packing.status()));
     planned->packing = *packing;
-    planned->bytes = PackedBytes(planned->packing, planned->n_out, planned->n_in);
+    planned->bytes = planned->n_slabs * PackedBytes(planned->packing, planned->n_out, planned->n_in);
   }
   planned->offset = layout->weight_bytes;
   layout->weight_bytes += LedgerBytes(planned->bytes);
@@ -32,16 +33,40 @@ absl::Status Place(const GgufTensor* tensor, bool vector, HostLayout* layout, Pl
 absl::Status PlaceLayer(const LayerTensors& t, HostLayout* layout) {
   auto& slots = layout->layers.emplace_back();
   const std::pair<LayerSlot, const GgufTensor*> matrices[] = {
-      {kAttnQ, t.attn_q},     {kAttnK, t.attn_k}, {kAttnV, t.attn_v},    {kAttnOutput, t.attn_output},
-      {kFfnGate, t.ffn_gate}, {kFfnUp, t.ffn_up}, {kFfnDown, t.ffn_down}};
-  const std::pair<LayerSlot, const GgufTensor*> vectors[] = {{kAttnNorm, t.attn_norm},
-                                                             {kAttnQBias, t.attn_q_bias},
-                                                             {kAttnKBias, t.attn_k_bias},
-                                                             {kAttnVBias, t.attn_v_bias},
-                                                             {kAttnOutputBias, t.attn_output_bias},
-                                                             {kAttnQNorm, t.attn_q_norm},
-                                                             {kAttnKNorm, t.attn_k_norm},
-                                                             {kFfnNorm, t.ffn_norm}};
+      {kAttnQ, t.attn_q},
+      {kAttnK, t.attn_k},
+      {kAttnV, t.attn_v},
+      {kAttnOutput, t.attn_output},
+      {kFfnGate, t.ffn_gate},
+      {kFfnUp, t.ffn_up},
+      {kFfnDown, t.ffn_down},
+      {kRouter, t.router},
+      {kGateExperts, t.gate_experts},
+      {kUpExperts, t.up_experts},
+      {kDownExperts, t.down_experts},
+      {kSharedRouter, t.shared_router},
+      {kSharedGate, t.shared_gate},
+      {kSharedUp, t.shared_up},
+      {kSharedDown, t.shared_down},
+  };
+  const std::pair<LayerSlot, const GgufTensor*> vectors[] = {
+      {kAttnNorm, t.attn_norm},
+      {kAttnQBias, t.attn_q_bias},
+      {kAttnKBias, t.attn_k_bias},
+      {kAttnVBias, t.attn_v_bias},
+      {kAttnOutputBias, t.attn_output_bias},
+      {kAttnQNorm, t.attn_q_norm},
+      {kAttnKNorm, t.attn_k_norm},
+      {kAttnSinks, t.attn_sinks},
+      {kAttnPostNorm, t.attn_post_norm},
+      {kFfnNorm, t.ffn_norm},
+      {kFfnPostNorm, t.ffn_post_norm},
+      {kRouterBias, t.router_bias},
+      {kSelectionBias, t.selection_bias},
+      {kGateExpertBias, t.gate_expert_bias},
+      {kUpExpertBias, t.up_expert_bias},
+      {kDownExpertBias, t.down_expert_bias},
+  };
   for (const auto& [slot, tensor] : matrices)
     SPILLWAY_RETURN_IF_ERROR(Place(tensor, false, layout, &slots[slot]));
   for (const auto& [slot, tensor] : vectors)
@@ -62,7 +87,11 @@ void SetStrides(const Model& model, const StageUnits& units, const StageOptions&
     const uint32_t q = PadTo16(layer.n_head * layer.head_dim);
     const uint32_t kv = PadTo16(layer.n_head_kv * layer.head_dim);
     layout->qkv_stride = std::max(layout->qkv_stride, q + 2 * kv);
-    layout->ff_stride = std::max(layout->ff_stride, PadTo32(layer.n_ff));
+    const ExpertSpec& experts = layer.experts;
+    const uint32_t visited = experts.n_used * PadTo32(experts.n_ff) + PadTo32(experts.n_ff_shared);
+    layout->ff_stride = std::max({layout->ff_stride, PadTo32(layer.n_ff), visited});
+    layout->max_experts = std::max(layout->max_experts, experts.n_expert);
+    layout->max_used_experts = std::max(layout->max_used_experts, experts.n_used);
     layout->input_stride = std::max({layout->input_stride, PadTo32(layer.n_head * layer.head_dim)});
     layout->angle_stride = std::max(layout->angle_stride, PadTo16(layer.rope.n_rot / 2));
     const uint64_t page =
@@ -71,6 +100,15 @@ void SetStrides(const Model& model, const StageUnits& units, const StageOptions&
   }
   layout->input_stride = std::max(layout->input_stride, layout->ff_stride);
   layout->code_stride = layout->input_stride;
+  if (layout->max_experts > 0) layout->router_stride = PadTo16(layout->max_experts) + 16;
+}
+
+// Whether some block's output is normed, scaled or summed up before it is added to the residual.
+bool HasBranches(const Model& model, const StageUnits& units) {
+  for (uint32_t i = units.layer_begin; i < units.layer_end; ++i) {
+    if (HasBranch(model.config.layers[i], model.layers[i])) return true;
+  }
+  return false;
 }
 
 void SetBuffers(const Model& model, const StageUnits& units, const StageOptions& options,
@@ -89,6 +127,12 @@ void SetBuffers(const Model& model, const StageUnits& units, const StageOptions&
   set(kAngles, Purpose::kWorkspace, rows * 2 * layout->angle_stride * sizeof(float));
   set(kScores, Purpose::kWorkspace, uint64_t{options.threads} * 4 * layout->scores_stride * sizeof(float));
   set(kKv, Purpose::kKvCache, uint64_t{units.Layers()} * options.kv_pages * layout->page_elements * 2);
+  if (HasBranches(model, units))
+    set(kBranch, Purpose::kActivations, rows * layout->embd_stride * sizeof(float));
+  if (layout->max_experts > 0) {
+    set(kRouterLogits, Purpose::kWorkspace, rows * layout->router_stride * sizeof(float));
+    set(kExpertOut, Purpose::kWorkspace, layout->embd_stride * sizeof(float));
+  }
   if (units.head) {
     set(kLogits, Purpose::kWorkspace, uint64_t{kGroupRows} * layout->vocab_stride * sizeof(float));
     set(kSampling, Purpose::kWorkspace, SamplerScratch::Bytes(model.config.n_vocab));
@@ -120,6 +164,10 @@ absl::Status CheckShape(const Model& model, const StageUnits& units, const Stage
 }
 
 }  // namespace
+
+bool HasBranch(const LayerSpec& spec, const LayerTensors& tensors) {
+  return spec.residual_scale != 1.0f || spec.experts.n_expert > 0 || tensors.attn_post_norm != nullptr;
+}
 
 PurposeBytes HostLayout::Bytes() const {
   PurposeBytes bytes;

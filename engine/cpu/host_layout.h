@@ -20,8 +20,9 @@ namespace spillway::cpu {
 struct PlannedTensor {
   const GgufTensor* tensor = nullptr;  // nullptr: the model has none
   Packing packing = Packing::kF32;     // of a matrix
-  bool vector = false;                 // widened to float32, padded with zeros to 16
-  uint32_t n_out = 0;                  // rows; 1 for vectors
+  bool vector = false;                 // rows widened to float32, padded with zeros to 16
+  uint32_t n_slabs = 1;                // experts
+  uint32_t n_out = 0;                  // rows of a slab
   uint32_t n_in = 0;                   // contiguous
   uint64_t offset = 0;
   uint64_t bytes = 0;
@@ -40,30 +41,49 @@ enum LayerSlot : size_t {
   kAttnOutputBias,
   kAttnQNorm,
   kAttnKNorm,
+  kAttnSinks,
+  kAttnPostNorm,
   kFfnNorm,
   kFfnGate,
   kFfnUp,
   kFfnDown,
+  kFfnPostNorm,
+  kRouter,
+  kRouterBias,
+  kSelectionBias,
+  kGateExperts,
+  kUpExperts,
+  kDownExperts,
+  kGateExpertBias,
+  kUpExpertBias,
+  kDownExpertBias,
+  kSharedRouter,
+  kSharedGate,
+  kSharedUp,
+  kSharedDown,
   kLayerSlots
 };
 
 // Work buffers, in elements of the type named.
 enum BufferSlot : size_t {
-  kResidual,   // f32 (max_rows, embd_stride): x
-  kInput,      // f32 (max_rows, input_stride): what a matrix product reads
-  kQkv,        // f32 (max_rows, qkv_stride): q, k, v side by side
-  kGate,       // f32 (max_rows, ff_stride)
-  kUp,         // f32 (max_rows, ff_stride)
-  kCodes,      // i8 (max_rows, code_stride)
-  kBlocks,     // ActivationBlock (max_rows, code_stride / 32)
-  kAngles,     // f32 (max_rows, 2, angle_stride): cos, sin
-  kScores,     // f32 (threads, 4, n_ctx padded to 32)
-  kLogits,     // f32 (16, vocab_stride); head only
-  kSampling,   // bytes; head only
-  kKv,         // f16 pages (layers, kv_pages, page)
-  kOutput,     // f32 (max_rows, n_embd); not on the head
-  kLogitsOut,  // f32 (kMaxLogitRows, n_vocab); head only
-  kTop,        // TokenLogprob (max_rows, 20); head only
+  kResidual,      // f32 (max_rows, embd_stride): x
+  kInput,         // f32 (max_rows, input_stride): what a matrix product reads
+  kQkv,           // f32 (max_rows, qkv_stride): q, k, v side by side
+  kGate,          // f32 (max_rows, ff_stride): of a dense layer, or of each expert a row visits side by side
+  kUp,            // f32 (max_rows, ff_stride)
+  kCodes,         // i8 (max_rows, code_stride)
+  kBlocks,        // ActivationBlock (max_rows, code_stride / 32)
+  kAngles,        // f32 (max_rows, 2, angle_stride): cos, sin
+  kScores,        // f32 (threads, 4, n_ctx padded to 32)
+  kLogits,        // f32 (16, vocab_stride); head only
+  kSampling,      // bytes; head only
+  kKv,            // f16 pages (layers, kv_pages, page)
+  kBranch,        // f32 (max_rows, embd_stride): a block's output, where it is not added as it comes
+  kRouterLogits,  // f32 (max_rows, router_stride): experts, then 16 columns of the shared one
+  kExpertOut,     // f32 (embd_stride)
+  kOutput,        // f32 (max_rows, n_embd); not on the head
+  kLogitsOut,     // f32 (kMaxLogitRows, n_vocab); head only
+  kTop,           // TokenLogprob (max_rows, 20); head only
   kBufferSlots
 };
 
@@ -81,13 +101,18 @@ struct HostLayout {
   std::array<PlannedBuffer, kBufferSlots> buffers;
 
   uint32_t embd_stride = 0, input_stride = 0, qkv_stride = 0, ff_stride = 0, code_stride = 0,
-           angle_stride = 0, vocab_stride = 0, scores_stride = 0;
+           angle_stride = 0, vocab_stride = 0, scores_stride = 0, router_stride = 0;
+  uint32_t max_used_experts = 0;  // of a layer
+  uint32_t max_experts = 0;
   // A page of one layer: keys (n_head_kv, head_dim, 32) then values (n_head_kv, 32, head_dim padded to 16),
   // f16.
   uint64_t page_elements = 0;
 
   PurposeBytes Bytes() const;
 };
+
+// Whether a layer's blocks leave their outputs in kBranch instead of adding them as they come.
+bool HasBranch(const LayerSpec& spec, const LayerTensors& tensors);
 
 // Unimplemented names a weight format or layer shape that the host backend cannot compute.
 absl::StatusOr<HostLayout> LayOutHostStage(const Model& model, const StageUnits& units,

@@ -19,11 +19,17 @@ HostStage::HostStage(const Model& model, const StageUnits& units, const StageOpt
   results_.resize(options.max_rows);
   rows_.reserve(options.max_rows);
   sampled_.reserve(options.max_rows);
+  if (layout_.max_experts > 0) {
+    choices_.resize(size_t{options.max_rows} * layout_.max_used_experts);
+    visits_.reserve(size_t{options.max_rows} * (layout_.max_used_experts + 1));
+    visited_.reserve(layout_.max_experts + 1);
+  }
   for (uint32_t i = units.layer_begin; i < units.layer_end; ++i) {
-    std::vector<float> table = RopeFrequencies(model, model.config.layers[i]);
+    const LayerSpec& layer = model.config.layers[i];
+    Rotation rotation{RopeFrequencies(model, layer, options.n_ctx), layer.rope.magnitude};
     size_t index = 0;
-    while (index < frequency_tables_.size() && frequency_tables_[index] != table) ++index;
-    if (index == frequency_tables_.size()) frequency_tables_.push_back(std::move(table));
+    while (index < rotations_.size() && rotations_[index] != rotation) ++index;
+    if (index == rotations_.size()) rotations_.push_back(std::move(rotation));
     layer_table_.push_back(static_cast<uint32_t>(index));
   }
 }

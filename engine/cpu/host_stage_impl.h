@@ -9,6 +9,7 @@
 #include "engine/cpu/host_layout.h"
 #include "engine/cpu/host_weights.h"
 #include "engine/cpu/kernels.h"
+#include "engine/cpu/router.h"
 #include "engine/sampling/sampler.h"
 #include "engine/stage/sequence_table.h"
 #include "engine/stage/stage.h"
@@ -50,12 +51,33 @@ class HostStage final : public Stage {
     bool accumulate;
   };
 
+  // A row in an expert: where its gate stands in the row of kGate, and what its output is multiplied by.
+  struct Visit {
+    uint32_t row;
+    uint32_t column;
+    float weight;
+  };
+  // visits_[begin, end) of one expert.
+  struct VisitedExpert {
+    PackedMatrix gate, up, down;
+    const float *gate_bias, *up_bias, *down_bias;
+    uint32_t begin, end;
+  };
+
   void PrepareRows(const MicroBatch& batch);
   void LoadResidual(const MicroBatch& batch);
   void Layer(uint32_t index);
-  void Attention(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index);
+  void AddBranch(const LayerSpec& spec, const float* norm);
+  void Attention(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index, bool branch);
   void RotateAndStore(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index);
-  void FeedForward(const LayerSpec& spec, const HostLayerWeights& weights);
+  void FeedForward(const LayerSpec& spec, const HostLayerWeights& weights, bool branch);
+  void Dense(const LayerSpec& spec, const HostLayerWeights& weights, bool branch);
+  void Experts(const LayerSpec& spec, const HostLayerWeights& weights);
+  void Route(const LayerSpec& spec, const HostLayerWeights& weights);
+  void MultiplyRow(const PackedMatrix& w, const float* x, QuantizedRows codes, const float* bias,
+                   std::span<const uint32_t, 2> groups, float* y);
+  QuantizedRows CodesOf(uint32_t row, uint32_t column) const;
+  auto ActivationOf(Activation activation) const -> void (*)(const float*, const float*, uint32_t, float*);
   void Head();
   void HeadTile(const Row* const* rows, uint32_t count);
   void SetAngles(uint32_t table);
@@ -83,9 +105,14 @@ class HostStage final : public Stage {
   std::array<Buffer, kBufferSlots> buffers_;
   HostWeights weights_;
   QuantizedRows quantized_;
-  std::vector<std::vector<float>> frequency_tables_;  // one per distinct RoPE of the layers held
-  std::vector<uint32_t> layer_table_;                 // layer -> index into it
-  uint32_t angles_table_ = ~0u;                       // whose angles the buffer holds for the current rows
+  struct Rotation {
+    std::vector<float> frequencies;
+    float magnitude;
+    bool operator==(const Rotation&) const = default;
+  };
+  std::vector<Rotation> rotations_;    // one per distinct RoPE of the layers held
+  std::vector<uint32_t> layer_table_;  // layer -> index into it
+  uint32_t angles_table_ = ~0u;        // whose angles the buffer holds for the current rows
   std::unique_ptr<SamplerScratch> sampler_;
   SequenceTable sequences_;
 
@@ -93,8 +120,24 @@ class HostStage final : public Stage {
   std::vector<SegmentResult> results_;
   std::vector<Row> rows_;
   std::vector<SampledRow> sampled_;
+  std::vector<ExpertChoice> choices_;  // (rows, n_used)
+  std::vector<Visit> visits_;          // by expert
+  std::vector<VisitedExpert> visited_;
   uint32_t logit_rows_ = 0;
   uint64_t layer_steps_ = 0;
 };
+
+// Row-wise work: on the calling thread alone when there are too few rows to be worth a region.
+template <typename Body>
+void HostStage::ForRows(Body&& body) {
+  const uint32_t rows = static_cast<uint32_t>(rows_.size());
+  if (rows < 2 * options_.threads) {
+    for (uint32_t row = 0; row < rows; ++row) body(row);
+    return;
+  }
+  pool_.ParallelFor(rows, [&](int64_t begin, int64_t end, int) {
+    for (int64_t row = begin; row < end; ++row) body(static_cast<uint32_t>(row));
+  });
+}
 
 }  // namespace spillway::cpu

@@ -5,17 +5,28 @@
 
 #include <atomic>
 
+#include "engine/cpu/kernels.h"
+
 namespace spillway::cpu {
 namespace {
 
 void Fill(const PlannedTensor& planned, std::byte* arena) {
   if (planned.tensor == nullptr) return;
   std::byte* out = arena + planned.offset;
+  const std::span<const std::byte> data = planned.tensor->data;
   if (planned.vector) {
-    FormatOf(planned.tensor->type)
-        .dequantize(planned.tensor->data.data(), reinterpret_cast<float*>(out), planned.n_in);
-  } else {
-    PackMatrix(planned.tensor->type, planned.tensor->data, planned.n_out, planned.n_in, out);
+    const uint64_t row_bytes = data.size() / planned.n_out;
+    for (uint32_t row = 0; row < planned.n_out; ++row) {
+      FormatOf(planned.tensor->type)
+          .dequantize(data.data() + row * row_bytes,
+                      reinterpret_cast<float*>(out) + uint64_t{row} * PadTo16(planned.n_in), planned.n_in);
+    }
+    return;
+  }
+  const uint64_t slab = data.size() / planned.n_slabs;
+  for (uint32_t i = 0; i < planned.n_slabs; ++i) {
+    PackMatrix(planned.tensor->type, data.subspan(i * slab, slab), planned.n_out, planned.n_in,
+               out + i * (planned.bytes / planned.n_slabs));
   }
 }
 
@@ -60,6 +71,7 @@ HostWeights LoadHostWeights(const HostLayout& layout, std::byte* arena, ThreadPo
     HostLayerWeights& layer = weights.layers.emplace_back();
     for (size_t slot = 0; slot < kLayerSlots; ++slot) {
       layer.matrices[slot] = MatrixView(slots[slot], arena);
+      layer.slab_bytes[slot] = slots[slot].bytes / slots[slot].n_slabs;
       layer.vectors[slot] = VectorView(slots[slot], arena);
     }
   }

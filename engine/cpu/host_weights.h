@@ -13,7 +13,9 @@ namespace spillway::cpu {
 // Views into the arena; empty (data nullptr, n_out 0) where the model has no such tensor.
 struct HostLayerWeights {
   std::array<PackedMatrix, kLayerSlots> matrices;
-  std::array<const float*, kLayerSlots> vectors = {};
+  std::array<uint64_t, kLayerSlots> slab_bytes =
+      {};  // from one expert's matrix to the next; matrices[] is the first
+  std::array<const float*, kLayerSlots> vectors = {};  // (rows padded to 16)
 };
 
 struct HostWeights {

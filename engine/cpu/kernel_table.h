@@ -27,6 +27,8 @@ struct KernelTable {
     kernels.quantize = Vector::Quantize;
     kernels.silu_mul = Vector::SiluMul;
     kernels.gelu_mul = Vector::GeluMul;
+    kernels.swiglu_clamped_mul = Vector::SwigluClampedMul;
+    kernels.softcap = Vector::Softcap;
     kernels.attend = Vector::Attend;
     kernels.store_kv = Vector::StoreKv;
     kernels.matmul[static_cast<size_t>(Packing::kF32)] = Matmul::template Float<FloatF32<V>>;

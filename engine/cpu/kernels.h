@@ -43,19 +43,23 @@ struct MatmulArgs {
   bool accumulate = false;      // add to y (the residual)
 };
 
-// Attention of one row over positions [0, n_tokens) for `heads` query heads that share a key/value head.
+// Attention of one row over positions [first_token, n_tokens) for `heads` query heads that share a key/value
+// head.
 struct AttendArgs {
   const float* q = nullptr;  // (heads, head_dim), rotated
   uint32_t heads = 0;        // 1..4
   uint32_t head_dim = 0;
+  uint32_t first_token = 0;
   uint32_t n_tokens = 0;
   const uint32_t* pages = nullptr;    // page index of each 32 positions
   const uint16_t* k_pages = nullptr;  // + page * page_stride: (head_dim, 32) f16
   const uint16_t* v_pages = nullptr;  // + page * page_stride: (32, head_dim_padded) f16
   uint64_t page_stride = 0;           // in elements
   float scale = 1.0f;
-  float* scores = nullptr;  // scratch (heads, n_tokens padded to 32)
-  float* out = nullptr;     // (heads, head_dim)
+  float softcap = 0.0f;          // of the scaled scores; 0: none
+  const float* sinks = nullptr;  // (heads): one more logit each, without a value; or nullptr
+  float* scores = nullptr;       // scratch (heads, n_tokens padded to 32)
+  float* out = nullptr;          // (heads, head_dim)
 };
 
 struct Kernels {
@@ -68,6 +72,9 @@ struct Kernels {
   // out[i] = silu(gate[i]) * up[i] (or gelu_tanh); n padded to 16.
   void (*silu_mul)(const float* gate, const float* up, uint32_t n, float* out);
   void (*gelu_mul)(const float* gate, const float* up, uint32_t n, float* out);
+  void (*swiglu_clamped_mul)(const float* gate, const float* up, uint32_t n, float* out);
+  // x[i] = cap * tanh(x[i] / cap), n padded to 16.
+  void (*softcap)(float* x, uint32_t n, float cap);
   void (*attend)(const AttendArgs& args);
   // Writes one position's key (head_dim) into column `slot` of a K page, and its value into row `slot` of a V
   // page.

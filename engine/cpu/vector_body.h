@@ -95,6 +95,28 @@ struct VectorBody {
     }
   }
 
+  // min(g, 7) * sigmoid(1.702 min(g, 7)) * (clamp(u, -7, 7) + 1).
+  static void SwigluClampedMul(const float* gate, const float* up, uint32_t n, float* out) {
+    const F one = V::Set1(1.0f), limit = V::Set1(7.0f), floor = V::Set1(-7.0f);
+    for (uint32_t i = 0; i < n; i += 16) {
+      const F g = V::Min(V::Load(gate + i), limit);
+      const F u = V::Max(V::Min(V::Load(up + i), limit), floor);
+      const F swish = V::Div(g, V::Add(one, Exp(V::Mul(V::Set1(-1.702f), g))));
+      V::Store(out + i, V::Mul(swish, V::Add(u, one)));
+    }
+  }
+
+  // cap * tanh(x / cap), with tanh(y) = 1 - 2 / (e^2y + 1).
+  static F Softcapped(F x, float cap) {
+    const F one = V::Set1(1.0f), two = V::Set1(2.0f);
+    const F grown = Exp(V::Mul(two, V::Div(x, V::Set1(cap))));
+    return V::Mul(V::Set1(cap), V::Sub(one, V::Div(two, V::Add(grown, one))));
+  }
+
+  static void Softcap(float* x, uint32_t n, float cap) {
+    for (uint32_t i = 0; i < n; i += 16) V::Store(x + i, Softcapped(V::Load(x + i), cap));
+  }
+
   static void StoreKv(const float* k, const float* v, uint32_t head_dim, uint32_t slot, uint16_t* k_page,
                       uint16_t* v_page) {
     const uint32_t padded = PadTo16(head_dim);
@@ -115,15 +137,16 @@ struct VectorBody {
   static void AttendHeads(const AttendArgs& args) {
     const uint32_t padded_tokens = PagesFor(args.n_tokens) * kPageTokens;
     Scores<G>(args, padded_tokens);
-    for (int h = 0; h < G; ++h) Softmax(args, h, padded_tokens);
-    WeightedValues<G>(args, padded_tokens);
+    float sinks[G];
+    for (int h = 0; h < G; ++h) sinks[h] = Softmax(args, h, padded_tokens);
+    WeightedValues<G>(args, padded_tokens, sinks);
   }
 
   // scores[h, t] = scale * sum_d q[h, d] k[d, t], d ascending in one chain; lanes are positions.
   template <int G>
   static void Scores(const AttendArgs& args, uint32_t padded_tokens) {
     const F scale = V::Set1(args.scale);
-    for (uint32_t t = 0; t < padded_tokens; t += 16) {
+    for (uint32_t t = FirstPageToken(args); t < padded_tokens; t += 16) {
       const uint16_t* k = args.k_pages + args.pages[t / kPageTokens] * args.page_stride + t % kPageTokens;
       F sum[G];
       for (int h = 0; h < G; ++h) sum[h] = V::Zero();
@@ -131,38 +154,58 @@ struct VectorBody {
         const F key = V::LoadF16(k + d * kPageTokens);
         for (int h = 0; h < G; ++h) sum[h] = V::Fma(V::Set1(args.q[h * args.head_dim + d]), key, sum[h]);
       }
-      for (int h = 0; h < G; ++h) V::Store(args.scores + h * padded_tokens + t, V::Mul(sum[h], scale));
+      for (int h = 0; h < G; ++h) {
+        const F score = V::Mul(sum[h], scale);
+        V::Store(args.scores + h * padded_tokens + t,
+                 args.softcap == 0.0f ? score : Softcapped(score, args.softcap));
+      }
     }
   }
 
-  // In place: e^(s - max), and its sum over 16 lanes; positions past n_tokens count as zero. Divides at the
-  // end of the weighted sum, so the weights stay unnormalised: the inverse is left behind the last score.
-  static void Softmax(const AttendArgs& args, int h, uint32_t padded_tokens) {
+  // Pages before the window are not read.
+  static uint32_t FirstPageToken(const AttendArgs& args) {
+    return args.first_token / kPageTokens * kPageTokens;
+  }
+
+  // In place: e^(s - max); positions outside [first_token, n_tokens) count as zero. The division comes at the
+  // end of the weighted sum, so the weights stay unnormalised. Returns what the sink adds to their sum.
+  static float Softmax(const AttendArgs& args, int h, uint32_t padded_tokens) {
     float* scores = args.scores + uint64_t{static_cast<uint32_t>(h)} * padded_tokens;
-    for (uint32_t t = args.n_tokens; t < padded_tokens; ++t) scores[t] = -3.0e38f;
-    F largest = V::Load(scores);
-    for (uint32_t t = 16; t < padded_tokens; t += 16) largest = V::Max(largest, V::Load(scores + t));
+    const uint32_t begin = FirstPageToken(args);
+    const auto outside = [&](float value) {
+      for (uint32_t t = begin; t < args.first_token; ++t) scores[t] = value;
+      for (uint32_t t = args.n_tokens; t < padded_tokens; ++t) scores[t] = value;
+    };
+    outside(-3.0e38f);
+    F largest = V::Load(scores + begin);
+    for (uint32_t t = begin + 16; t < padded_tokens; t += 16) largest = V::Max(largest, V::Load(scores + t));
+    if (args.sinks != nullptr) largest = V::Max(largest, V::Set1(args.sinks[h]));
     const F shift = V::Set1(V::MaxOf(largest));
-    for (uint32_t t = 0; t < padded_tokens; t += 16)
+    for (uint32_t t = begin; t < padded_tokens; t += 16)
       V::Store(scores + t, Exp(V::Sub(V::Load(scores + t), shift)));
-    for (uint32_t t = args.n_tokens; t < padded_tokens; ++t) scores[t] = 0.0f;
+    outside(0.0f);
+    if (args.sinks == nullptr) return 0.0f;
+    alignas(64) float sink[16];
+    V::Store(sink, Exp(V::Sub(V::Set1(args.sinks[h]), shift)));
+    return sink[0];
   }
 
   // out[h, d] = (sum_t p[h, t] v[t, d]) / sum_t p[h, t], t ascending in one chain; lanes are dimensions.
   template <int G>
-  static void WeightedValues(const AttendArgs& args, uint32_t padded_tokens) {
+  static void WeightedValues(const AttendArgs& args, uint32_t padded_tokens, const float* sinks) {
     const uint32_t padded_dim = PadTo16(args.head_dim);
     F inverse[G];
     for (int h = 0; h < G; ++h) {
       F total = V::Zero();
       const float* scores = args.scores + uint64_t{static_cast<uint32_t>(h)} * padded_tokens;
-      for (uint32_t t = 0; t < padded_tokens; t += 16) total = V::Add(total, V::Load(scores + t));
-      inverse[h] = V::Set1(1.0f / V::Sum(total));
+      for (uint32_t t = FirstPageToken(args); t < padded_tokens; t += 16)
+        total = V::Add(total, V::Load(scores + t));
+      inverse[h] = V::Set1(1.0f / (V::Sum(total) + sinks[h]));
     }
     for (uint32_t d = 0; d < args.head_dim; d += 16) {
       F sum[G];
       for (int h = 0; h < G; ++h) sum[h] = V::Zero();
-      for (uint32_t page = 0; page * kPageTokens < args.n_tokens; ++page) {
+      for (uint32_t page = args.first_token / kPageTokens; page * kPageTokens < args.n_tokens; ++page) {
         const uint16_t* v = args.v_pages + args.pages[page] * args.page_stride + d;
         const uint32_t begin = page * kPageTokens;
         const uint32_t end = std::min(begin + kPageTokens, args.n_tokens);

@@ -15,12 +15,34 @@ namespace spillway::model {
 
 enum class Presence : uint8_t { kAbsent, kOptional, kRequired };
 
+// What routers of an architecture do when the keys do not say.
+struct ExpertDefaults {
+  ExpertGating gating = ExpertGating::kSoftmax;
+  bool renormalize = true;
+  Presence bias = Presence::kAbsent;  // of the router and of every expert's matrices
+};
+
 struct Architecture {
   std::string_view name;  // general.architecture, and the prefix of its keys
-  RopeKind rope;
-  Presence qkv_bias;
-  Presence output_bias;
-  bool qk_norm;
+  RopeKind rope = RopeKind::kNorm;
+  Presence qkv_bias = Presence::kAbsent;
+  Presence output_bias = Presence::kAbsent;
+  QkNorm qk_norm = QkNorm::kNone;
+  Presence qk_norm_weights = Presence::kRequired;  // where qk_norm is not kNone
+  Presence sinks = Presence::kAbsent;
+  Presence post_norms = Presence::kAbsent;  // of both blocks' outputs
+  std::string_view ffn_norm = "ffn_norm.weight";
+  bool fused = false;  // attn_qkv; ffn_up holds gate, then up
+  Activation activation = Activation::kSilu;
+  uint32_t window_period = 0;         // every layer but the last of each period has the window
+  bool rope_swa = false;              // windowed layers have a base of their own, unscaled
+  uint32_t no_rope_period = 0;        // the last layer of each period has no RoPE
+  bool sqrt_embedding_scale = false;  // embeddings * sqrt(n_embd)
+  bool scales = false;                // granite's four scales, as keys
+  float attention_softcap = 0.0f;     // where the key is absent; 0: the key is refused
+  float logit_softcap = 0.0f;
+  uint32_t wide_scale_layers = 0;  // models of that many layers scale q.k by 1 / sqrt(n_embd / n_head)
+  ExpertDefaults experts = {};
 };
 
 // Unimplemented, listing the supported ones, when `name` is not in the table.

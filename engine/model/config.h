@@ -5,6 +5,7 @@
 #include <absl/status/statusor.h>
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,25 +20,69 @@ enum class RopeKind : uint8_t {
   kNeox,  // rotates halves (i, i + n_rot/2)
 };
 
-enum class Activation : uint8_t { kSilu, kGeluTanh };
+// How gate and up meet. kSwigluClamped: g = min(gate, 7), u = clamp(up, -7, 7), g * sigmoid(1.702 g) * (u +
+// 1) (gpt-oss).
+enum class Activation : uint8_t { kSilu, kGeluTanh, kSwigluClamped };
+
+enum class QkNorm : uint8_t {
+  kNone,
+  kHead,  // RMSNorm of every head of q and k, before RoPE
+  kRow,   // of the whole row, before it is split into heads
+};
+
+// YaRN (Peng et al.): high frequencies stay, low ones are interpolated, with a ramp between two corrections.
+struct YarnSpec {
+  uint32_t n_ctx_orig = 0;  // 0: no YaRN
+  float beta_fast = 32.0f;
+  float beta_slow = 1.0f;
+};
 
 struct RopeSpec {
   RopeKind kind = RopeKind::kNorm;
   uint32_t n_rot = 0;  // rotated dimensions of a head, even
   float freq_base = 10000.0f;
-  float freq_scale = 1.0f;  // linear scaling: 1 / factor
+  float freq_scale = 1.0f;  // 1 / factor: of every frequency, or YaRN's interpolation
+  YarnSpec yarn = {};
+  float magnitude = 1.0f;      // multiplies cos and sin
+  uint32_t long_from_ctx = 0;  // longrope: contexts longer than this take rope_factors_long; 0: no longrope
+};
+
+// Mixture of experts: which experts a row visits and how their outputs are weighed.
+enum class ExpertGating : uint8_t {
+  kSoftmax,          // probabilities over all experts
+  kSigmoid,          // each expert by itself
+  kSoftmaxOfChosen,  // over the chosen logits only
+};
+
+struct ExpertSpec {
+  uint32_t n_expert = 0;  // 0: a dense layer
+  uint32_t n_used = 0;
+  uint32_t n_ff = 0;         // of one expert
+  uint32_t n_ff_shared = 0;  // of the expert that every row visits; 0: none
+  ExpertGating gating = ExpertGating::kSoftmax;
+  bool renormalize = false;  // divide the chosen weights by their sum
+  float scale = 1.0f;        // multiplies them
+  uint32_t n_group = 1;      // experts are chosen within the n_group_used groups whose two best sum highest
+  uint32_t n_group_used = 1;
 };
 
 struct LayerSpec {
   uint32_t n_head = 0;
   uint32_t n_head_kv = 0;
   uint32_t head_dim = 0;
-  uint32_t n_ff = 0;
+  uint32_t n_ff = 0;  // of a dense layer
   float norm_eps = 1e-5f;
-  float attention_scale = 0.0f;  // multiplies q.k
+  float attention_scale = 0.0f;    // multiplies q.k
+  float attention_softcap = 0.0f;  // c: scores become c * tanh(score / c); 0: none
+  uint32_t window = 0;             // a row sees its last `window` positions, itself included; 0: all
+  // q * (1 + temperature_scale * ln(1 + floor(position / temperature_length))); 0: none
+  float temperature_scale = 0.0f;
+  uint32_t temperature_length = 0;
+  float residual_scale = 1.0f;  // multiplies what each block adds
   RopeSpec rope;
-  bool qk_norm = false;  // RMSNorm of every q and k head before RoPE
+  QkNorm qk_norm = QkNorm::kNone;
   Activation activation = Activation::kSilu;
+  ExpertSpec experts;
 };
 
 // Tensors of one layer; nullptr where the model has none. Matrices are (n_out rows, n_in contiguous).
@@ -51,22 +96,43 @@ struct LayerTensors {
   const GgufTensor* attn_k_bias = nullptr;
   const GgufTensor* attn_v_bias = nullptr;
   const GgufTensor* attn_output_bias = nullptr;
-  const GgufTensor* attn_q_norm = nullptr;  // (head_dim)
-  const GgufTensor* attn_k_norm = nullptr;  // (head_dim)
-  const GgufTensor* ffn_norm = nullptr;     // (n_embd)
-  const GgufTensor* ffn_gate = nullptr;     // (n_ff, n_embd)
-  const GgufTensor* ffn_up = nullptr;       // (n_ff, n_embd)
-  const GgufTensor* ffn_down = nullptr;     // (n_embd, n_ff)
+  const GgufTensor* attn_q_norm = nullptr;     // (head_dim), or the whole row
+  const GgufTensor* attn_k_norm = nullptr;     // (head_dim), or the whole row
+  const GgufTensor* attn_sinks = nullptr;      // (n_head): one more logit of each head, without a value
+  const GgufTensor* attn_post_norm = nullptr;  // (n_embd): of the block's output, before it is added
+  const GgufTensor* ffn_norm = nullptr;        // (n_embd)
+  const GgufTensor* ffn_gate = nullptr;        // (n_ff, n_embd)
+  const GgufTensor* ffn_up = nullptr;          // (n_ff, n_embd)
+  const GgufTensor* ffn_down = nullptr;        // (n_embd, n_ff)
+  const GgufTensor* ffn_post_norm = nullptr;   // (n_embd)
+
+  const GgufTensor* router = nullptr;            // (n_expert, n_embd)
+  const GgufTensor* router_bias = nullptr;       // (n_expert): added to the logits
+  const GgufTensor* selection_bias = nullptr;    // (n_expert): added for choosing only
+  const GgufTensor* gate_experts = nullptr;      // (n_expert, n_ff, n_embd)
+  const GgufTensor* up_experts = nullptr;        // (n_expert, n_ff, n_embd)
+  const GgufTensor* down_experts = nullptr;      // (n_expert, n_embd, n_ff)
+  const GgufTensor* gate_expert_bias = nullptr;  // (n_expert, n_ff)
+  const GgufTensor* up_expert_bias = nullptr;    // (n_expert, n_ff)
+  const GgufTensor* down_expert_bias = nullptr;  // (n_expert, n_embd)
+  const GgufTensor* shared_router = nullptr;     // (n_embd): sigmoid of its product weighs the shared expert
+  const GgufTensor* shared_gate = nullptr;       // (n_ff_shared, n_embd)
+  const GgufTensor* shared_up = nullptr;         // (n_ff_shared, n_embd)
+  const GgufTensor* shared_down = nullptr;       // (n_embd, n_ff_shared)
 };
 
 struct ModelConfig {
   std::string architecture;  // general.architecture
-  std::string name;          // general.name, or the file's stem
+  std::string name;          // the file's name without .gguf and a shard's number: what users call it
+  std::string title;         // general.name, only for information; may be empty
   uint32_t n_layer = 0;
   uint32_t n_embd = 0;
   uint32_t n_vocab = 0;
   uint32_t n_ctx_train = 0;
-  float norm_eps = 1e-5f;  // of the final norm
+  float norm_eps = 1e-5f;        // of the final norm
+  float embedding_scale = 1.0f;  // multiplies the embeddings
+  float logit_scale = 1.0f;      // multiplies the logits
+  float logit_softcap = 0.0f;    // c: logits become c * tanh(logit / c); 0: none
   std::vector<LayerSpec> layers;
 };
 
@@ -78,8 +144,11 @@ struct Model {
   const GgufTensor* token_embd = nullptr;   // (n_vocab, n_embd)
   const GgufTensor* output_norm = nullptr;  // (n_embd)
   const GgufTensor* output = nullptr;       // (n_vocab, n_embd); == token_embd when the head is tied
-  const GgufTensor* rope_freqs = nullptr;   // (n_rot / 2) divisors of the frequencies, F32; optional
+  // (n_rot / 2) divisors of the frequencies, F32; optional. Of longrope: for short and for long contexts.
+  const GgufTensor* rope_freqs = nullptr;
+  const GgufTensor* rope_freqs_long = nullptr;
   std::vector<LayerTensors> layers;
+  std::deque<GgufTensor> parts;  // rows of fused tensors, each as a tensor of its own
 
   bool TiedHead() const { return output == token_embd; }
 };
@@ -91,8 +160,9 @@ absl::StatusOr<Model> LoadModel(const std::string& path);
 absl::StatusOr<Model> LoadModel(std::unique_ptr<GgufFile> file);
 
 // RoPE's angular frequency of each rotated pair, float64 then rounded once: (n_rot / 2) values of
-// freq_scale * freq_base^(-2i/n_rot) / rope_freqs[i]. Source: Su et al., RoFormer; llama3 divisors from the
-// file.
-std::vector<float> RopeFrequencies(const Model& model, const LayerSpec& layer);
+// freq_scale * freq_base^(-2i/n_rot) / rope_freqs[i], by YaRN's ramp where the layer has it. n_ctx: tokens a
+// sequence may have, which chooses between longrope's factors. Source: Su et al., RoFormer; Peng et al.,
+// YaRN; llama3 and longrope divisors from the file.
+std::vector<float> RopeFrequencies(const Model& model, const LayerSpec& layer, uint32_t n_ctx);
 
 }  // namespace spillway

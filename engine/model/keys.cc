@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/base/status.h"
+#include "engine/gguf/shards.h"
 #include "engine/model/architecture.h"
 
 namespace spillway::model {
@@ -16,6 +17,7 @@ constexpr uint64_t kMaxHeadDim = 1024;
 constexpr uint64_t kMaxEmbd = 1u << 18;
 constexpr uint64_t kMaxFf = 1u << 22;
 constexpr uint64_t kMaxContext = 1u << 30;
+constexpr uint64_t kMaxExperts = 1024;
 
 // Keys of one architecture, `ARCHITECTURE.SUFFIX`, with their limits.
 class Keys {
@@ -71,6 +73,22 @@ class Keys {
     return std::optional<float>(narrow);
   }
 
+  // As PositiveFloat, but zero means "not set", as it does to the writers of these keys.
+  absl::StatusOr<float> FloatOr(std::string_view suffix, float otherwise) const {
+    SPILLWAY_ASSIGN_OR_RETURN(const std::optional<double> raw, file_.GetFloat(Name(suffix)));
+    if (!raw || *raw == 0.0) return otherwise;
+    SPILLWAY_ASSIGN_OR_RETURN(const std::optional<float> value, PositiveFloat(suffix));
+    return *value;
+  }
+
+  // Zero or absent: not set.
+  absl::StatusOr<uint32_t> UintOr(std::string_view suffix, uint64_t maximum, uint32_t otherwise) const {
+    SPILLWAY_ASSIGN_OR_RETURN(const std::optional<uint64_t> value, file_.GetUint(Name(suffix)));
+    if (!value || *value == 0) return otherwise;
+    SPILLWAY_RETURN_IF_ERROR(CheckRange(suffix, *value, maximum));
+    return static_cast<uint32_t>(*value);
+  }
+
   absl::Status Missing(std::string_view suffix) const {
     return InvalidArgument("key {} is missing; architecture {} needs it", Name(suffix), architecture_);
   }
@@ -85,30 +103,29 @@ class Keys {
   const std::string_view architecture_;
 };
 
-// Keys that change the computation in ways LayerSpec does not describe; `neutral` is the value that changes
-// nothing.
-absl::Status RefuseUnknownMaths(const GgufFile& file, const Keys& keys) {
+// Keys that change the computation in ways the architecture's row does not ask for; `neutral` is the value
+// that changes nothing.
+absl::Status RefuseUnknownMaths(const GgufFile& file, const Keys& keys, const Architecture& architecture) {
   struct Row {
     std::string_view suffix;
     double neutral;
+    bool known;
   };
-  static constexpr Row kRows[] = {
-      {"expert_count", 0},
-      {"logit_scale", 1},
-      {"residual_scale", 1},
-      {"embedding_scale", 1},
-      {"attn_logit_softcapping", 0},
-      {"attention.scale", 0},
-      {"final_logit_softcapping", 0},
-      {"attention.clamp_kqv", 0},
-      {"attention.max_alibi_bias", 0},
-      {"rope.scaling.attn_factor", 1},
+  const Row rows[] = {
+      {"logit_scale", 1, architecture.scales},
+      {"residual_scale", 1, architecture.scales},
+      {"embedding_scale", 1, architecture.scales},
+      {"attention.scale", 0, architecture.scales},
+      {"attn_logit_softcapping", 0, architecture.attention_softcap != 0.0f},
+      {"final_logit_softcapping", 0, architecture.logit_softcap != 0.0f},
+      {"attention.clamp_kqv", 0, false},
+      {"attention.max_alibi_bias", 0, false},
   };
-  for (const Row& row : kRows) {
+  for (const Row& row : rows) {
     const std::string name = keys.Name(row.suffix);
     SPILLWAY_ASSIGN_OR_RETURN(const std::optional<double> value, file.GetFloat(name));
     // Zero means "unset" to every writer of these keys.
-    if (value && *value != row.neutral && *value != 0.0) {
+    if (!row.known && value && *value != row.neutral && *value != 0.0) {
       return Unimplemented("key {} is {}; that is not supported yet", name, *value);
     }
   }
@@ -120,22 +137,42 @@ absl::Status RefuseUnknownMaths(const GgufFile& file, const Keys& keys) {
   return absl::OkStatus();
 }
 
+// The factor that YaRN puts on cos and sin: 1 + 0.1 ln(factor), unless the file says that it is folded into
+// the attention scale (yarn_log_multiplier, DeepSeek's mscale_all_dim).
+float YarnMagnitude(double factor, double log_multiplier) {
+  const auto mscale = [&](double m) { return factor <= 1.0 ? 1.0 : 0.1 * m * std::log(factor) + 1.0; };
+  return static_cast<float>(log_multiplier == 0.0 ? mscale(1.0) : mscale(1.0) / mscale(log_multiplier));
+}
+
 // A factor without a type means linear: files older than the type key wrote only the factor.
-absl::StatusOr<float> ReadFreqScale(const GgufFile& file, const Keys& keys) {
-  SPILLWAY_ASSIGN_OR_RETURN(const std::optional<std::string> type,
-                            file.GetString(keys.Name("rope.scaling.type")));
-  if (type && *type == "none") return 1.0f;
-  if (type && *type != "linear") {
-    return Unimplemented("key {} is '{}'; supported are: none, linear", keys.Name("rope.scaling.type"),
-                         *type);
+absl::Status ReadScaling(const GgufFile& file, const Keys& keys, uint32_t n_ctx_train, RopeSpec* rope) {
+  const std::string type_key = keys.Name("rope.scaling.type");
+  SPILLWAY_ASSIGN_OR_RETURN(const std::optional<std::string> type, file.GetString(type_key));
+  SPILLWAY_ASSIGN_OR_RETURN(const float attention_factor, keys.FloatOr("rope.scaling.attn_factor", 1.0f));
+  SPILLWAY_ASSIGN_OR_RETURN(const uint32_t n_ctx_orig,
+                            keys.UintOr("rope.scaling.original_context_length", kMaxContext, n_ctx_train));
+  rope->magnitude = attention_factor;
+  if (type && *type == "none") return absl::OkStatus();
+  const bool yarn = type && *type == "yarn";
+  if (type && !yarn && *type != "linear" && *type != "longrope" && *type != "su") {
+    return Unimplemented("key {} is '{}'; supported are: none, linear, yarn, longrope", type_key, *type);
   }
-  for (const std::string_view suffix : {"rope.scaling.factor", "rope.scale_linear"}) {
-    SPILLWAY_ASSIGN_OR_RETURN(const std::optional<double> raw, file.GetFloat(keys.Name(suffix)));
-    if (!raw || *raw == 0.0) continue;  // zero: not set
-    SPILLWAY_ASSIGN_OR_RETURN(const std::optional<float> factor, keys.PositiveFloat(suffix));
-    return 1.0f / *factor;
+  // Used where the file has the factors' tensors, whatever the type says.
+  rope->long_from_ctx = n_ctx_orig;
+  float factor = 1.0f;
+  for (const std::string_view suffix : {"rope.scale_linear", "rope.scaling.factor"}) {
+    SPILLWAY_ASSIGN_OR_RETURN(factor, keys.FloatOr(suffix, factor));
   }
-  return 1.0f;
+  if (type && (*type == "longrope" || *type == "su")) return absl::OkStatus();
+  rope->freq_scale = 1.0f / factor;
+  if (!yarn) return absl::OkStatus();
+  rope->yarn.n_ctx_orig = n_ctx_orig;
+  SPILLWAY_ASSIGN_OR_RETURN(rope->yarn.beta_fast, keys.FloatOr("rope.scaling.yarn_beta_fast", 32.0f));
+  SPILLWAY_ASSIGN_OR_RETURN(rope->yarn.beta_slow, keys.FloatOr("rope.scaling.yarn_beta_slow", 1.0f));
+  SPILLWAY_ASSIGN_OR_RETURN(const float log_multiplier,
+                            keys.FloatOr("rope.scaling.yarn_log_multiplier", 0.0f));
+  rope->magnitude *= YarnMagnitude(factor, log_multiplier);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<uint32_t> ReadHeadDim(const Keys& keys, uint32_t n_embd, uint32_t n_head) {
@@ -161,7 +198,8 @@ absl::StatusOr<uint32_t> ReadHeadDim(const Keys& keys, uint32_t n_embd, uint32_t
   return static_cast<uint32_t>(head_dim);
 }
 
-absl::StatusOr<RopeSpec> ReadRope(const GgufFile& file, const Keys& keys, RopeKind kind, uint32_t head_dim) {
+absl::StatusOr<RopeSpec> ReadRope(const GgufFile& file, const Keys& keys, RopeKind kind, uint32_t head_dim,
+                                  uint32_t n_ctx_train) {
   RopeSpec rope;
   rope.kind = kind;
   SPILLWAY_ASSIGN_OR_RETURN(const std::optional<uint64_t> n_rot, keys.Uint("rope.dimension_count", head_dim));
@@ -170,10 +208,105 @@ absl::StatusOr<RopeSpec> ReadRope(const GgufFile& file, const Keys& keys, RopeKi
     return InvalidArgument("key {} (n_rot, {} when absent) is {}; it must be even",
                            keys.Name("rope.dimension_count"), head_dim, rope.n_rot);
   }
-  SPILLWAY_ASSIGN_OR_RETURN(const std::optional<float> freq_base, keys.PositiveFloat("rope.freq_base"));
-  rope.freq_base = freq_base.value_or(10000.0f);
-  SPILLWAY_ASSIGN_OR_RETURN(rope.freq_scale, ReadFreqScale(file, keys));
+  SPILLWAY_ASSIGN_OR_RETURN(rope.freq_base, keys.FloatOr("rope.freq_base", 10000.0f));
+  SPILLWAY_RETURN_IF_ERROR(ReadScaling(file, keys, n_ctx_train, &rope));
   return rope;
+}
+
+// Routers and experts; n_expert 0 where the model is dense.
+absl::StatusOr<ExpertSpec> ReadExperts(const GgufFile& file, const Keys& keys,
+                                       const Architecture& architecture, uint32_t n_ff) {
+  ExpertSpec experts;
+  SPILLWAY_ASSIGN_OR_RETURN(experts.n_expert, keys.UintOr("expert_count", kMaxExperts, 0));
+  if (experts.n_expert == 0) return experts;
+  SPILLWAY_ASSIGN_OR_RETURN(experts.n_used, keys.RequiredUint("expert_used_count", experts.n_expert));
+  SPILLWAY_ASSIGN_OR_RETURN(experts.n_ff, keys.UintOr("expert_feed_forward_length", kMaxFf, n_ff));
+  if (experts.n_ff == 0) return keys.Missing("expert_feed_forward_length");
+  SPILLWAY_ASSIGN_OR_RETURN(const uint32_t n_shared, keys.UintOr("expert_shared_count", kMaxExperts, 0));
+  SPILLWAY_ASSIGN_OR_RETURN(
+      experts.n_ff_shared, keys.UintOr("expert_shared_feed_forward_length", kMaxFf, n_shared * experts.n_ff));
+  SPILLWAY_ASSIGN_OR_RETURN(experts.scale, keys.FloatOr("expert_weights_scale", 1.0f));
+  SPILLWAY_ASSIGN_OR_RETURN(const std::optional<bool> renormalize,
+                            file.GetBool(keys.Name("expert_weights_norm")));
+  experts.renormalize = renormalize.value_or(architecture.experts.renormalize);
+  SPILLWAY_ASSIGN_OR_RETURN(const uint32_t gating, keys.UintOr("expert_gating_func", 3, 0));
+  static constexpr ExpertGating kGatings[] = {ExpertGating::kSoftmax, ExpertGating::kSigmoid,
+                                              ExpertGating::kSoftmaxOfChosen};
+  experts.gating = gating == 0 ? architecture.experts.gating : kGatings[gating - 1];
+  SPILLWAY_ASSIGN_OR_RETURN(experts.n_group, keys.UintOr("expert_group_count", experts.n_expert, 1));
+  SPILLWAY_ASSIGN_OR_RETURN(experts.n_group_used,
+                            keys.UintOr("expert_group_used_count", experts.n_group, experts.n_group));
+  if (experts.n_expert % experts.n_group != 0 ||
+      experts.n_used > experts.n_expert / experts.n_group * experts.n_group_used) {
+    return InvalidArgument("{} {} in {} groups, of which {} are used, cannot give {} experts a row",
+                           keys.Name("expert_count"), experts.n_expert, experts.n_group, experts.n_group_used,
+                           experts.n_used);
+  }
+  return experts;
+}
+
+// What all layers share, from keys; `layer` has n_head[0] for the default of head_dim.
+absl::StatusOr<LayerSpec> ReadCommon(const GgufFile& file, const Keys& keys, const Architecture& architecture,
+                                     const ModelConfig& config, uint32_t n_head) {
+  LayerSpec layer;
+  SPILLWAY_ASSIGN_OR_RETURN(layer.head_dim, ReadHeadDim(keys, config.n_embd, n_head));
+  SPILLWAY_ASSIGN_OR_RETURN(layer.rope,
+                            ReadRope(file, keys, architecture.rope, layer.head_dim, config.n_ctx_train));
+  layer.norm_eps = config.norm_eps;
+  layer.qk_norm = architecture.qk_norm;
+  layer.activation = architecture.activation;
+  const bool wide = config.n_layer == architecture.wide_scale_layers;
+  const double dim = wide ? static_cast<double>(config.n_embd) / n_head : layer.head_dim;
+  layer.attention_scale = static_cast<float>(1.0 / std::sqrt(dim));
+  if (architecture.scales) {
+    SPILLWAY_ASSIGN_OR_RETURN(layer.attention_scale, keys.FloatOr("attention.scale", layer.attention_scale));
+    SPILLWAY_ASSIGN_OR_RETURN(layer.residual_scale, keys.FloatOr("residual_scale", 1.0f));
+  }
+  if (architecture.attention_softcap != 0.0f) {
+    SPILLWAY_ASSIGN_OR_RETURN(layer.attention_softcap,
+                              keys.FloatOr("attn_logit_softcapping", architecture.attention_softcap));
+  }
+  SPILLWAY_ASSIGN_OR_RETURN(layer.temperature_scale, keys.FloatOr("attention.temperature_scale", 0.0f));
+  if (layer.temperature_scale != 0.0f) {
+    SPILLWAY_ASSIGN_OR_RETURN(layer.temperature_length, keys.UintOr("attention.temperature_length",
+                                                                    kMaxContext, layer.rope.long_from_ctx));
+    if (layer.temperature_length == 0) return keys.Missing("attention.temperature_length");
+  }
+  return layer;
+}
+
+// Which layers see only a window, and RoPE of theirs.
+absl::Status SetWindows(const GgufFile& file, const Keys& keys, const Architecture& architecture,
+                        ModelConfig* config) {
+  if (architecture.window_period == 0) return absl::OkStatus();
+  SPILLWAY_ASSIGN_OR_RETURN(const uint32_t window, keys.UintOr("attention.sliding_window", kMaxContext, 0));
+  if (window == 0) return absl::OkStatus();
+  // A number is the period; an array says it layer by layer.
+  const std::string key = keys.Name("attention.sliding_window_pattern");
+  const auto entry = file.metadata().find(key);
+  uint32_t period = architecture.window_period;
+  std::vector<int64_t> pattern;
+  if (entry != file.metadata().end() && std::holds_alternative<GgufValue::Array>(entry->second.value)) {
+    SPILLWAY_ASSIGN_OR_RETURN(const std::optional<std::vector<int64_t>> values, file.GetInts(key));
+    if (!values || values->size() < config->n_layer) {
+      return InvalidArgument("key {} has {} entries, but the model has {} layers", key,
+                             values ? values->size() : 0, config->n_layer);
+    }
+    pattern = *values;
+  } else {
+    SPILLWAY_ASSIGN_OR_RETURN(period, keys.UintOr("attention.sliding_window_pattern", kMaxLayers, period));
+  }
+  SPILLWAY_ASSIGN_OR_RETURN(const float swa_base, keys.FloatOr("rope.freq_base_swa", 10000.0f));
+  for (uint32_t i = 0; i < config->n_layer; ++i) {
+    const bool windowed = pattern.empty() ? i % period != period - 1 : pattern[i] != 0;
+    if (!windowed) continue;
+    LayerSpec& layer = config->layers[i];
+    layer.window = window;
+    if (!architecture.rope_swa) continue;
+    layer.rope.freq_base = swa_base;
+    layer.rope.freq_scale = 1.0f;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ReadLayers(const GgufFile& file, const Keys& keys, const Architecture& architecture,
@@ -187,39 +320,69 @@ absl::Status ReadLayers(const GgufFile& file, const Keys& keys, const Architectu
   if (n_head_kv.empty()) n_head_kv = n_head;
   SPILLWAY_ASSIGN_OR_RETURN(const std::vector<uint32_t> n_ff,
                             keys.PerLayer("feed_forward_length", n_layer, kMaxFf));
-  if (n_ff.empty()) return keys.Missing("feed_forward_length");
-
-  LayerSpec layer;
-  SPILLWAY_ASSIGN_OR_RETURN(layer.head_dim, ReadHeadDim(keys, config->n_embd, n_head[0]));
-  SPILLWAY_ASSIGN_OR_RETURN(layer.rope, ReadRope(file, keys, architecture.rope, layer.head_dim));
-  layer.norm_eps = config->norm_eps;
-  layer.attention_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(layer.head_dim)));
-  layer.qk_norm = architecture.qk_norm;
+  SPILLWAY_ASSIGN_OR_RETURN(const ExpertSpec experts,
+                            ReadExperts(file, keys, architecture, n_ff.empty() ? 0 : n_ff[0]));
+  SPILLWAY_ASSIGN_OR_RETURN(const uint32_t n_dense, keys.UintOr("leading_dense_block_count", kMaxLayers,
+                                                                experts.n_expert == 0 ? n_layer : 0));
+  if (n_ff.empty() && n_dense > 0) return keys.Missing("feed_forward_length");
+  SPILLWAY_ASSIGN_OR_RETURN(LayerSpec layer, ReadCommon(file, keys, architecture, *config, n_head[0]));
+  const RopeKind rope = layer.rope.kind;
   for (uint32_t i = 0; i < n_layer; ++i) {
     if (n_head[i] % n_head_kv[i] != 0) {
       return InvalidArgument("layer {}: {} {} is not a multiple of {} {}", i,
                              keys.Name("attention.head_count"), n_head[i],
                              keys.Name("attention.head_count_kv"), n_head_kv[i]);
     }
+    const bool dense = i < n_dense;
+    const bool rotated = architecture.no_rope_period == 0 || (i + 1) % architecture.no_rope_period != 0;
     layer.n_head = n_head[i];
     layer.n_head_kv = n_head_kv[i];
-    layer.n_ff = n_ff[i];
+    layer.n_ff = dense ? n_ff[i] : 0;
+    layer.experts = dense ? ExpertSpec() : experts;
+    layer.rope.kind = rotated ? rope : RopeKind::kNone;
     config->layers.push_back(layer);
   }
+  return SetWindows(file, keys, architecture, config);
+}
+
+// Of the whole model: embeddings and logits.
+absl::Status ReadScales(const Keys& keys, const Architecture& architecture, ModelConfig* config) {
+  if (architecture.sqrt_embedding_scale) {
+    config->embedding_scale = static_cast<float>(std::sqrt(static_cast<double>(config->n_embd)));
+  }
+  if (architecture.scales) {
+    SPILLWAY_ASSIGN_OR_RETURN(config->embedding_scale, keys.FloatOr("embedding_scale", 1.0f));
+    SPILLWAY_ASSIGN_OR_RETURN(const float divisor, keys.FloatOr("logit_scale", 1.0f));
+    config->logit_scale = 1.0f / divisor;
+  }
+  if (architecture.logit_softcap != 0.0f) {
+    SPILLWAY_ASSIGN_OR_RETURN(config->logit_softcap,
+                              keys.FloatOr("final_logit_softcapping", architecture.logit_softcap));
+  }
   return absl::OkStatus();
+}
+
+std::string NameOfFile(const std::string& path) {
+  const std::optional<ShardName> shard = ParseShardName(path);
+  const std::filesystem::path file(shard ? shard->prefix : path);
+  return file.extension() == ".gguf" ? file.stem().string() : file.filename().string();
 }
 
 }  // namespace
 
 absl::StatusOr<ModelConfig> ReadConfig(const GgufFile& file, const Architecture& architecture) {
   const Keys keys(file, architecture.name);
-  SPILLWAY_RETURN_IF_ERROR(RefuseUnknownMaths(file, keys));
+  SPILLWAY_RETURN_IF_ERROR(RefuseUnknownMaths(file, keys, architecture));
 
   ModelConfig config;
   config.architecture = architecture.name;
-  SPILLWAY_ASSIGN_OR_RETURN(const std::optional<std::string> name, file.GetString("general.name"));
-  config.name = name && !name->empty() ? *name : std::filesystem::path(file.path()).stem().string();
-  SPILLWAY_ASSIGN_OR_RETURN(config.n_layer, keys.RequiredUint("block_count", kMaxLayers));
+  SPILLWAY_ASSIGN_OR_RETURN(const std::optional<std::string> title, file.GetString("general.name"));
+  config.title = title.value_or("");
+  config.name = NameOfFile(file.path());
+  SPILLWAY_ASSIGN_OR_RETURN(const uint32_t n_block, keys.RequiredUint("block_count", kMaxLayers));
+  // The last blocks may be a draft head: they are not layers of the model.
+  SPILLWAY_ASSIGN_OR_RETURN(const uint32_t n_draft, keys.UintOr("nextn_predict_layers", n_block - 1, 0));
+  config.n_layer = n_block - n_draft;
   SPILLWAY_ASSIGN_OR_RETURN(config.n_embd, keys.RequiredUint("embedding_length", kMaxEmbd));
   SPILLWAY_ASSIGN_OR_RETURN(config.n_ctx_train, keys.RequiredUint("context_length", kMaxContext));
   SPILLWAY_ASSIGN_OR_RETURN(const std::optional<float> eps,
@@ -227,6 +390,7 @@ absl::StatusOr<ModelConfig> ReadConfig(const GgufFile& file, const Architecture&
   if (!eps) return keys.Missing("attention.layer_norm_rms_epsilon");
   config.norm_eps = *eps;
   SPILLWAY_RETURN_IF_ERROR(ReadLayers(file, keys, architecture, &config));
+  SPILLWAY_RETURN_IF_ERROR(ReadScales(keys, architecture, &config));
   return config;
 }
 

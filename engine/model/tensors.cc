@@ -1,5 +1,6 @@
 // Tensor names → Model, every shape checked against the config. Knows no keys.
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <unordered_set>
 
@@ -29,11 +30,7 @@ class Binder {
     if ((*slot)->dims[0] != n || (*slot)->Rows() != 1) {
       return InvalidArgument("tensor {} has shape {}; the config asks for [{}]", name, ShapeOf(**slot), n);
     }
-    if ((*slot)->type != TensorType::kF32) {
-      return Unimplemented("tensor {} is {}; norms, biases and rope factors must be F32", name,
-                           FormatOf((*slot)->type).name);
-    }
-    return absl::OkStatus();
+    return CheckF32(**slot);
   }
 
   // (n_out rows, n_in contiguous), any format.
@@ -48,10 +45,32 @@ class Binder {
     return absl::OkStatus();
   }
 
-  absl::Status RefuseLeftOver() const {
+  // (n_expert, n_out, n_in contiguous), any format.
+  absl::Status Slabs(const std::string& name, uint64_t n_expert, uint64_t n_out, uint64_t n_in,
+                     const GgufTensor** slot) {
+    SPILLWAY_RETURN_IF_ERROR(Take(name, Presence::kRequired, slot));
+    const auto& dims = (*slot)->dims;
+    if (dims[0] != n_in || dims[1] != n_out || dims[2] != n_expert || dims[3] != 1) {
+      return InvalidArgument("tensor {} has shape {}; the config asks for [{}, {}, {}]", name,
+                             ShapeOf(**slot), n_in, n_out, n_expert);
+    }
+    return absl::OkStatus();
+  }
+
+  // (n, width), F32.
+  absl::Status Vectors(const std::string& name, Presence presence, uint64_t n, uint64_t width,
+                       const GgufTensor** slot) {
+    SPILLWAY_RETURN_IF_ERROR(Matrix(name, presence, n, width, slot));
+    return *slot == nullptr ? absl::OkStatus() : CheckF32(**slot);
+  }
+
+  // `n_layer`: blocks from there on are a draft head, which is left alone.
+  absl::Status RefuseLeftOver(uint32_t n_layer) const {
     for (const GgufTensor& tensor : file_.tensors()) {
       // Some old converters wrote the rotary frequencies of every layer; they repeat the keys.
       if (taken_.contains(&tensor) || tensor.name.ends_with("attn_rot_embd.weight")) continue;
+      uint32_t block = 0;
+      if (std::sscanf(tensor.name.c_str(), "blk.%u.", &block) == 1 && block >= n_layer) continue;
       return Unimplemented(
           "tensor {} {} has no place in architecture {}; ignoring it would give wrong tokens", tensor.name,
           ShapeOf(tensor), architecture_);
@@ -60,6 +79,12 @@ class Binder {
   }
 
  private:
+  static absl::Status CheckF32(const GgufTensor& tensor) {
+    if (tensor.type == TensorType::kF32) return absl::OkStatus();
+    return Unimplemented("tensor {} is {}; norms, biases and rope factors must be F32", tensor.name,
+                         FormatOf(tensor.type).name);
+  }
+
   absl::Status Take(const std::string& name, Presence presence, const GgufTensor** slot) {
     *slot = presence == Presence::kAbsent ? nullptr : file_.FindTensor(name);
     if (*slot != nullptr) taken_.insert(*slot);
@@ -74,35 +99,128 @@ class Binder {
   std::unordered_set<const GgufTensor*> taken_;
 };
 
-absl::Status BindLayer(const Architecture& architecture, uint32_t index, const LayerSpec& spec,
-                       uint32_t n_embd, Binder& binder, LayerTensors* layer) {
-  const auto name = [&](std::string_view suffix) { return fmt::format("blk.{}.{}", index, suffix); };
-  const uint64_t n_q = uint64_t{spec.n_head} * spec.head_dim;
-  const uint64_t n_kv = uint64_t{spec.n_head_kv} * spec.head_dim;
-  const auto required = Presence::kRequired;
-  const auto qk_norm = architecture.qk_norm ? Presence::kRequired : Presence::kAbsent;
-  const auto bias = architecture.qkv_bias;
+// Rows [begin, begin + count) of a tensor, as one of its own.
+const GgufTensor* RowsOf(const GgufTensor& whole, std::string_view part, uint64_t begin, uint64_t count,
+                         Model* model) {
+  GgufTensor rows = whole;
+  const uint64_t row_bytes = whole.bytes / whole.Rows();
+  rows.name = fmt::format("{}[{}]", whole.name, part);
+  rows.n_dims = 2;
+  rows.dims = {whole.dims[0], count, 1, 1};
+  rows.bytes = count * row_bytes;
+  rows.file_offset += begin * row_bytes;
+  if (!whole.data.empty()) rows.data = whole.data.subspan(begin * row_bytes, rows.bytes);
+  return &model->parts.emplace_back(std::move(rows));
+}
 
-  SPILLWAY_RETURN_IF_ERROR(binder.Vector(name("attn_norm.weight"), required, n_embd, &layer->attn_norm));
-  SPILLWAY_RETURN_IF_ERROR(binder.Matrix(name("attn_q.weight"), required, n_q, n_embd, &layer->attn_q));
-  SPILLWAY_RETURN_IF_ERROR(binder.Matrix(name("attn_k.weight"), required, n_kv, n_embd, &layer->attn_k));
-  SPILLWAY_RETURN_IF_ERROR(binder.Matrix(name("attn_v.weight"), required, n_kv, n_embd, &layer->attn_v));
+// Everything needed to bind one layer.
+struct LayerBinding {
+  const Architecture& architecture;
+  const LayerSpec& spec;
+  uint32_t index;
+  uint64_t n_embd;
+  Binder& binder;
+  Model* model;
+  LayerTensors* layer;
+
+  std::string Name(std::string_view suffix) const { return fmt::format("blk.{}.{}", index, suffix); }
+  absl::Status Vector(std::string_view suffix, Presence presence, uint64_t n, const GgufTensor** slot) const {
+    return binder.Vector(Name(suffix), presence, n, slot);
+  }
+  absl::Status Matrix(std::string_view suffix, uint64_t n_out, uint64_t n_in, const GgufTensor** slot) const {
+    return binder.Matrix(Name(suffix), Presence::kRequired, n_out, n_in, slot);
+  }
+};
+
+absl::Status BindAttention(const LayerBinding& b) {
+  const Architecture& architecture = b.architecture;
+  const uint64_t n_q = uint64_t{b.spec.n_head} * b.spec.head_dim;
+  const uint64_t n_kv = uint64_t{b.spec.n_head_kv} * b.spec.head_dim;
+  const auto required = Presence::kRequired;
+  const auto bias = architecture.qkv_bias;
+  LayerTensors* layer = b.layer;
+
+  SPILLWAY_RETURN_IF_ERROR(b.Vector("attn_norm.weight", required, b.n_embd, &layer->attn_norm));
+  if (architecture.fused) {
+    const GgufTensor* whole = nullptr;
+    SPILLWAY_RETURN_IF_ERROR(b.Matrix("attn_qkv.weight", n_q + 2 * n_kv, b.n_embd, &whole));
+    layer->attn_q = RowsOf(*whole, "q", 0, n_q, b.model);
+    layer->attn_k = RowsOf(*whole, "k", n_q, n_kv, b.model);
+    layer->attn_v = RowsOf(*whole, "v", n_q + n_kv, n_kv, b.model);
+  } else {
+    SPILLWAY_RETURN_IF_ERROR(b.Matrix("attn_q.weight", n_q, b.n_embd, &layer->attn_q));
+    SPILLWAY_RETURN_IF_ERROR(b.Matrix("attn_k.weight", n_kv, b.n_embd, &layer->attn_k));
+    SPILLWAY_RETURN_IF_ERROR(b.Matrix("attn_v.weight", n_kv, b.n_embd, &layer->attn_v));
+  }
+  SPILLWAY_RETURN_IF_ERROR(b.Matrix("attn_output.weight", b.n_embd, n_q, &layer->attn_output));
+  SPILLWAY_RETURN_IF_ERROR(b.Vector("attn_q.bias", bias, n_q, &layer->attn_q_bias));
+  SPILLWAY_RETURN_IF_ERROR(b.Vector("attn_k.bias", bias, n_kv, &layer->attn_k_bias));
+  SPILLWAY_RETURN_IF_ERROR(b.Vector("attn_v.bias", bias, n_kv, &layer->attn_v_bias));
   SPILLWAY_RETURN_IF_ERROR(
-      binder.Matrix(name("attn_output.weight"), required, n_embd, n_q, &layer->attn_output));
-  SPILLWAY_RETURN_IF_ERROR(binder.Vector(name("attn_q.bias"), bias, n_q, &layer->attn_q_bias));
-  SPILLWAY_RETURN_IF_ERROR(binder.Vector(name("attn_k.bias"), bias, n_kv, &layer->attn_k_bias));
-  SPILLWAY_RETURN_IF_ERROR(binder.Vector(name("attn_v.bias"), bias, n_kv, &layer->attn_v_bias));
+      b.Vector("attn_output.bias", architecture.output_bias, b.n_embd, &layer->attn_output_bias));
+  const bool row = architecture.qk_norm == QkNorm::kRow;
+  const auto qk_norm =
+      architecture.qk_norm == QkNorm::kNone ? Presence::kAbsent : architecture.qk_norm_weights;
   SPILLWAY_RETURN_IF_ERROR(
-      binder.Vector(name("attn_output.bias"), architecture.output_bias, n_embd, &layer->attn_output_bias));
+      b.Vector("attn_q_norm.weight", qk_norm, row ? n_q : b.spec.head_dim, &layer->attn_q_norm));
   SPILLWAY_RETURN_IF_ERROR(
-      binder.Vector(name("attn_q_norm.weight"), qk_norm, spec.head_dim, &layer->attn_q_norm));
+      b.Vector("attn_k_norm.weight", qk_norm, row ? n_kv : b.spec.head_dim, &layer->attn_k_norm));
   SPILLWAY_RETURN_IF_ERROR(
-      binder.Vector(name("attn_k_norm.weight"), qk_norm, spec.head_dim, &layer->attn_k_norm));
-  SPILLWAY_RETURN_IF_ERROR(binder.Vector(name("ffn_norm.weight"), required, n_embd, &layer->ffn_norm));
+      b.Vector("attn_sinks.weight", architecture.sinks, b.spec.n_head, &layer->attn_sinks));
+  return b.Vector("post_attention_norm.weight", architecture.post_norms, b.n_embd, &layer->attn_post_norm);
+}
+
+absl::Status BindDense(const LayerBinding& b) {
+  const uint64_t n_ff = b.spec.n_ff;
+  LayerTensors* layer = b.layer;
+  if (b.architecture.fused) {
+    const GgufTensor* whole = nullptr;
+    SPILLWAY_RETURN_IF_ERROR(b.Matrix("ffn_up.weight", 2 * n_ff, b.n_embd, &whole));
+    layer->ffn_gate = RowsOf(*whole, "gate", 0, n_ff, b.model);
+    layer->ffn_up = RowsOf(*whole, "up", n_ff, n_ff, b.model);
+  } else {
+    SPILLWAY_RETURN_IF_ERROR(b.Matrix("ffn_gate.weight", n_ff, b.n_embd, &layer->ffn_gate));
+    SPILLWAY_RETURN_IF_ERROR(b.Matrix("ffn_up.weight", n_ff, b.n_embd, &layer->ffn_up));
+  }
+  return b.Matrix("ffn_down.weight", b.n_embd, n_ff, &layer->ffn_down);
+}
+
+absl::Status BindExperts(const LayerBinding& b) {
+  const ExpertSpec& experts = b.spec.experts;
+  const uint64_t n = experts.n_expert;
+  const uint64_t n_ff = experts.n_ff;
+  const Presence bias = b.architecture.experts.bias;
+  const auto optional = Presence::kOptional;
+  LayerTensors* layer = b.layer;
+  const auto slabs = [&](std::string_view suffix, uint64_t n_out, uint64_t n_in, const GgufTensor** slot) {
+    return b.binder.Slabs(b.Name(suffix), n, n_out, n_in, slot);
+  };
+  const auto vectors = [&](std::string_view suffix, uint64_t width, const GgufTensor** slot) {
+    return b.binder.Vectors(b.Name(suffix), bias, n, width, slot);
+  };
+  SPILLWAY_RETURN_IF_ERROR(b.Matrix("ffn_gate_inp.weight", n, b.n_embd, &layer->router));
+  SPILLWAY_RETURN_IF_ERROR(b.Vector("ffn_gate_inp.bias", bias, n, &layer->router_bias));
+  SPILLWAY_RETURN_IF_ERROR(b.Vector("exp_probs_b.bias", optional, n, &layer->selection_bias));
+  SPILLWAY_RETURN_IF_ERROR(slabs("ffn_gate_exps.weight", n_ff, b.n_embd, &layer->gate_experts));
+  SPILLWAY_RETURN_IF_ERROR(slabs("ffn_up_exps.weight", n_ff, b.n_embd, &layer->up_experts));
+  SPILLWAY_RETURN_IF_ERROR(slabs("ffn_down_exps.weight", b.n_embd, n_ff, &layer->down_experts));
+  SPILLWAY_RETURN_IF_ERROR(vectors("ffn_gate_exps.bias", n_ff, &layer->gate_expert_bias));
+  SPILLWAY_RETURN_IF_ERROR(vectors("ffn_up_exps.bias", n_ff, &layer->up_expert_bias));
+  SPILLWAY_RETURN_IF_ERROR(vectors("ffn_down_exps.bias", b.n_embd, &layer->down_expert_bias));
+  const uint64_t shared = experts.n_ff_shared;
+  if (shared == 0) return absl::OkStatus();
+  SPILLWAY_RETURN_IF_ERROR(b.Vector("ffn_gate_inp_shexp.weight", optional, b.n_embd, &layer->shared_router));
+  SPILLWAY_RETURN_IF_ERROR(b.Matrix("ffn_gate_shexp.weight", shared, b.n_embd, &layer->shared_gate));
+  SPILLWAY_RETURN_IF_ERROR(b.Matrix("ffn_up_shexp.weight", shared, b.n_embd, &layer->shared_up));
+  return b.Matrix("ffn_down_shexp.weight", b.n_embd, shared, &layer->shared_down);
+}
+
+absl::Status BindLayer(const LayerBinding& b) {
+  SPILLWAY_RETURN_IF_ERROR(BindAttention(b));
   SPILLWAY_RETURN_IF_ERROR(
-      binder.Matrix(name("ffn_gate.weight"), required, spec.n_ff, n_embd, &layer->ffn_gate));
-  SPILLWAY_RETURN_IF_ERROR(binder.Matrix(name("ffn_up.weight"), required, spec.n_ff, n_embd, &layer->ffn_up));
-  return binder.Matrix(name("ffn_down.weight"), required, n_embd, spec.n_ff, &layer->ffn_down);
+      b.Vector(b.architecture.ffn_norm, Presence::kRequired, b.n_embd, &b.layer->ffn_norm));
+  SPILLWAY_RETURN_IF_ERROR(b.spec.experts.n_expert > 0 ? BindExperts(b) : BindDense(b));
+  return b.Vector("post_ffw_norm.weight", b.architecture.post_norms, b.n_embd, &b.layer->ffn_post_norm);
 }
 
 // Divisors of frequencies: finite and not zero, or positions become NaN.
@@ -114,6 +232,17 @@ absl::Status CheckRopeFactors(const GgufTensor& tensor) {
       return InvalidArgument("tensor {}[{}] is {}; it divides a frequency and must be finite and not zero",
                              tensor.name, i, value);
     }
+  }
+  return absl::OkStatus();
+}
+
+// The ids that generation starts and ends with.
+absl::Status CheckTokenIds(const GgufFile& file, uint32_t n_vocab) {
+  for (const char* key : {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
+                          "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    SPILLWAY_ASSIGN_OR_RETURN(const std::optional<uint64_t> id, file.GetUint(key));
+    if (!id || *id < n_vocab || *id == UINT32_MAX) continue;  // the last is how some converters write "none"
+    return InvalidArgument("key {} is {}; the vocabulary has {} tokens", key, *id, n_vocab);
   }
   return absl::OkStatus();
 }
@@ -132,7 +261,7 @@ absl::Status SetVocab(Model* model) {
         "tensor token_embd.weight has shape {}, but key tokenizer.ggml.tokens has {} entries",
         ShapeOf(*embedding), tokens->size());
   }
-  return absl::OkStatus();
+  return CheckTokenIds(*model->file, model->config.n_vocab);
 }
 
 }  // namespace
@@ -149,15 +278,22 @@ absl::Status BindTensors(const Architecture& architecture, Model* model) {
   SPILLWAY_RETURN_IF_ERROR(
       binder.Matrix("output.weight", optional, config.n_vocab, config.n_embd, &model->output));
   if (model->output == nullptr) model->output = model->token_embd;
-  SPILLWAY_RETURN_IF_ERROR(
-      binder.Vector("rope_freqs.weight", optional, config.layers[0].rope.n_rot / 2, &model->rope_freqs));
-  if (model->rope_freqs != nullptr) SPILLWAY_RETURN_IF_ERROR(CheckRopeFactors(*model->rope_freqs));
+  const uint64_t pairs = config.layers[0].rope.n_rot / 2;
+  SPILLWAY_RETURN_IF_ERROR(binder.Vector("rope_freqs.weight", optional, pairs, &model->rope_freqs));
+  if (model->rope_freqs == nullptr) {
+    SPILLWAY_RETURN_IF_ERROR(binder.Vector("rope_factors_short.weight", optional, pairs, &model->rope_freqs));
+    SPILLWAY_RETURN_IF_ERROR(
+        binder.Vector("rope_factors_long.weight", optional, pairs, &model->rope_freqs_long));
+  }
+  for (const GgufTensor* factors : {model->rope_freqs, model->rope_freqs_long}) {
+    if (factors != nullptr) SPILLWAY_RETURN_IF_ERROR(CheckRopeFactors(*factors));
+  }
   model->layers.resize(config.n_layer);
   for (uint32_t i = 0; i < config.n_layer; ++i) {
     SPILLWAY_RETURN_IF_ERROR(
-        BindLayer(architecture, i, config.layers[i], config.n_embd, binder, &model->layers[i]));
+        BindLayer({architecture, config.layers[i], i, config.n_embd, binder, model, &model->layers[i]}));
   }
-  return binder.RefuseLeftOver();
+  return binder.RefuseLeftOver(config.n_layer);
 }
 
 }  // namespace spillway::model

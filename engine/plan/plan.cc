@@ -6,6 +6,7 @@
 
 #include "engine/base/status.h"
 #include "engine/cpu/host_stage.h"
+#include "engine/stage/units_text.h"
 
 namespace spillway {
 namespace {
@@ -141,9 +142,9 @@ absl::Status CheckCpuBudgets(const PlanOptions& options, const Plan& plan) {
   }
   for (const PlannedStage& stage : plan.stages) {
     if (stage.gpu || stage.bytes.Total() <= options.cpu[stage.worker].budget_bytes) continue;
-    return ResourceExhausted("cpu-worker-{} needs {} ({} bytes) of RAM for layers [{}, {}), its budget is {}",
+    return ResourceExhausted("cpu-worker-{} needs {} ({} bytes) of RAM for {}, its budget is {}",
                              stage.worker, FormatBytesHuman(stage.bytes.Total()), stage.bytes.Total(),
-                             stage.units.layer_begin, stage.units.layer_end,
+                             DescribeUnits(stage.units),
                              FormatBytesHuman(options.cpu[stage.worker].budget_bytes));
   }
   return absl::OkStatus();

@@ -25,7 +25,8 @@ void DequantizeRow(const GgufTensor& tensor, uint64_t row, std::span<float> out)
   format.dequantize(tensor.data.data() + row * row_bytes, out.data(), out.size());
 }
 
-absl::StatusOr<LayerWeights> LayerWeights::Load(Ledger& ledger, const Model& model, uint32_t layer) {
+absl::StatusOr<LayerWeights> LayerWeights::Load(Ledger& ledger, const Model& model, uint32_t layer,
+                                                uint32_t n_ctx) {
   const LayerTensors& tensors = model.layers[layer];
   LayerWeights weights;
   const std::pair<Weights*, const GgufTensor*> parts[] = {
@@ -40,15 +41,31 @@ absl::StatusOr<LayerWeights> LayerWeights::Load(Ledger& ledger, const Model& mod
       {&weights.attn_output_bias, tensors.attn_output_bias},
       {&weights.attn_q_norm, tensors.attn_q_norm},
       {&weights.attn_k_norm, tensors.attn_k_norm},
+      {&weights.attn_sinks, tensors.attn_sinks},
+      {&weights.attn_post_norm, tensors.attn_post_norm},
       {&weights.ffn_norm, tensors.ffn_norm},
       {&weights.ffn_gate, tensors.ffn_gate},
       {&weights.ffn_up, tensors.ffn_up},
       {&weights.ffn_down, tensors.ffn_down},
+      {&weights.ffn_post_norm, tensors.ffn_post_norm},
+      {&weights.router, tensors.router},
+      {&weights.router_bias, tensors.router_bias},
+      {&weights.selection_bias, tensors.selection_bias},
+      {&weights.gate_experts, tensors.gate_experts},
+      {&weights.up_experts, tensors.up_experts},
+      {&weights.down_experts, tensors.down_experts},
+      {&weights.gate_expert_bias, tensors.gate_expert_bias},
+      {&weights.up_expert_bias, tensors.up_expert_bias},
+      {&weights.down_expert_bias, tensors.down_expert_bias},
+      {&weights.shared_router, tensors.shared_router},
+      {&weights.shared_gate, tensors.shared_gate},
+      {&weights.shared_up, tensors.shared_up},
+      {&weights.shared_down, tensors.shared_down},
   };
   for (const auto& [slot, tensor] : parts) {
     SPILLWAY_ASSIGN_OR_RETURN(*slot, Weights::Load(ledger, tensor));
   }
-  weights.rope_frequencies = RopeFrequencies(model, model.config.layers[layer]);
+  weights.rope_frequencies = RopeFrequencies(model, model.config.layers[layer], n_ctx);
   return weights;
 }
 

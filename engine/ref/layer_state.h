@@ -34,10 +34,15 @@ void DequantizeRow(const GgufTensor& tensor, uint64_t row, std::span<float> out)
 struct LayerWeights {
   Weights attn_norm, attn_q, attn_k, attn_v, attn_output;
   Weights attn_q_bias, attn_k_bias, attn_v_bias, attn_output_bias, attn_q_norm, attn_k_norm;
-  Weights ffn_norm, ffn_gate, ffn_up, ffn_down;
+  Weights attn_sinks, attn_post_norm;
+  Weights ffn_norm, ffn_gate, ffn_up, ffn_down, ffn_post_norm;
+  Weights router, router_bias, selection_bias;
+  Weights gate_experts, up_experts, down_experts, gate_expert_bias, up_expert_bias, down_expert_bias;
+  Weights shared_router, shared_gate, shared_up, shared_down;
   std::vector<float> rope_frequencies;  // (n_rot / 2)
 
-  static absl::StatusOr<LayerWeights> Load(Ledger& ledger, const Model& model, uint32_t layer);
+  static absl::StatusOr<LayerWeights> Load(Ledger& ledger, const Model& model, uint32_t layer,
+                                           uint32_t n_ctx);
 };
 
 // A page holds, for each layer of the stage, kPageTokens rows of keys and then of values, (n_head_kv *

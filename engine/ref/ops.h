@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "engine/model/config.h"
 
@@ -25,10 +26,16 @@ void AddBias(std::span<double> x, std::span<const float> bias);
 // x[i] += y[i].
 void Add(std::span<double> x, std::span<const double> y);
 
-// Rotates pair i of one head by position * frequencies[i]: pairs are (2i, 2i+1) for kNorm, (i, i + n_rot/2)
-// for kNeox; dimensions from n_rot = 2 * frequencies.size() on stay. x (head_dim). Source: Su et al.,
-// "RoFormer".
-void Rope(std::span<double> x, RopeKind kind, std::span<const float> frequencies, uint32_t position);
+// x[i] *= factor.
+void Scale(std::span<double> x, double factor);
+
+// x[i] = cap * tanh(x[i] / cap).
+void Softcap(std::span<double> x, double cap);
+
+// Rotates pair i of one head by position * frequencies[i] and multiplies it by rope.magnitude: pairs are
+// (2i, 2i+1) for kNorm, (i, i + n_rot/2) for kNeox; dimensions from n_rot = 2 * frequencies.size() on stay.
+// x (head_dim). Source: Su et al., "RoFormer".
+void Rope(std::span<double> x, const RopeSpec& rope, std::span<const float> frequencies, uint32_t position);
 
 // Softmax in place, shifted by the maximum: x[i] = exp(x[i] - max) / sum. x not empty.
 void Softmax(std::span<double> x);
@@ -36,15 +43,34 @@ void Softmax(std::span<double> x);
 // log of softmax: out[i] = x[i] - max - log(sum over j of exp(x[j] - max)). In place allowed.
 void LogSoftmax(std::span<const double> x, std::span<double> out);
 
+struct AttentionParams {
+  double scale = 1.0;
+  double softcap = 0.0;         // of the scaled scores; 0: none
+  const float* sink = nullptr;  // one more logit, without a value
+};
+
 // One query head against n positions: out = sum over t of softmax_t(scale * q.k_t) * v_t.
 // q, out (head_dim); keys[t], values[t] point to the head's (head_dim) part of position t. n >= 1.
 void Attention(std::span<const double> q, std::span<const double* const> keys,
-               std::span<const double* const> values, double scale, std::span<double> out);
+               std::span<const double* const> values, const AttentionParams& params, std::span<double> out);
 
-// silu(x) = x / (1 + exp(-x)); gelu_tanh(x) = x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))).
+// silu(x) = x / (1 + exp(-x)); gelu_tanh(x) = x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))); the gate of
+// kSwigluClamped is min(x, 7) / (1 + exp(-1.702 min(x, 7))).
 double Activate(Activation activation, double x);
 
-// gate[i] = activation(gate[i]) * up[i]: SwiGLU for silu, GeGLU for gelu. Source: Shazeer, "GLU Variants".
+// gate[i] = activation(gate[i]) * up[i]: SwiGLU for silu, GeGLU for gelu; kSwigluClamped takes clamp(up, -7,
+// 7)
+// + 1. Source: Shazeer, "GLU Variants".
 void GatedActivation(Activation activation, std::span<double> gate, std::span<const double> up);
+
+struct ExpertChoice {
+  uint32_t expert = 0;
+  double weight = 0.0;
+};
+
+// The experts of one row, best first, ties to the lowest index. logits, selection_bias (n_expert); the bias
+// may be empty. Source: Shazeer et al., "Outrageously Large Neural Networks"; groups: DeepSeek-V3.
+std::vector<ExpertChoice> ChooseExperts(const ExpertSpec& spec, std::span<const double> logits,
+                                        std::span<const float> selection_bias);
 
 }  // namespace spillway::ref

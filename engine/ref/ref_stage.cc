@@ -2,6 +2,7 @@
 #include "engine/ref/ref_stage.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <utility>
 #include <vector>
@@ -20,6 +21,68 @@ struct HeadWeights {
   Weights output_norm;  // (n_embd)
   Weights output;       // (n_vocab, n_embd)
 };
+
+// Matrices and biases (empty: none) of one gated feed-forward network.
+struct GatedWeights {
+  std::span<const float> gate, up, down;
+  std::span<const float> gate_bias, up_bias, down_bias;
+};
+
+// down(activation(gate(x)) * up(x)). x and the result (rows, n_embd).
+std::vector<double> Gated(const GatedWeights& w, Activation activation, uint64_t n_embd,
+                          std::span<const double> x) {
+  const uint64_t rows = x.size() / n_embd;
+  const uint64_t n_ff = w.gate.size() / n_embd;
+  std::vector<double> gate(rows * n_ff), up(rows * n_ff), down(rows * n_embd);
+  MatMul(w.gate, x, n_embd, gate);
+  MatMul(w.up, x, n_embd, up);
+  if (!w.gate_bias.empty()) AddBias(gate, w.gate_bias);
+  if (!w.up_bias.empty()) AddBias(up, w.up_bias);
+  GatedActivation(activation, gate, up);
+  MatMul(w.down, gate, n_ff, down);
+  if (!w.down_bias.empty()) AddBias(down, w.down_bias);
+  return down;
+}
+
+// Part `index` of `count` equal parts; empty of an empty one.
+std::span<const float> Part(const Weights& weights, uint32_t index, uint32_t count) {
+  const size_t size = weights.get().size() / count;
+  return weights.get().subspan(index * size, size);
+}
+
+// One row (n_embd) through its experts and the shared one.
+std::vector<double> Experts(const LayerSpec& spec, const LayerWeights& w, std::span<const double> x) {
+  const uint32_t n = spec.experts.n_expert;
+  std::vector<double> logits(n), sum(x.size());
+  MatMul(w.router.get(), x, x.size(), logits);
+  if (w.router_bias.present()) AddBias(logits, w.router_bias.get());
+  for (const ExpertChoice& choice : ChooseExperts(spec.experts, logits, w.selection_bias.get())) {
+    const uint32_t e = choice.expert;
+    std::vector<double> out =
+        Gated({Part(w.gate_experts, e, n), Part(w.up_experts, e, n), Part(w.down_experts, e, n),
+               Part(w.gate_expert_bias, e, n), Part(w.up_expert_bias, e, n), Part(w.down_expert_bias, e, n)},
+              spec.activation, x.size(), x);
+    Scale(out, choice.weight);
+    Add(sum, out);
+  }
+  if (!w.shared_gate.present()) return sum;
+  std::vector<double> shared =
+      Gated({w.shared_gate.get(), w.shared_up.get(), w.shared_down.get(), {}, {}, {}}, spec.activation,
+            x.size(), x);
+  if (w.shared_router.present()) {
+    std::vector<double> logit(1);
+    MatMul(w.shared_router.get(), x, x.size(), logit);
+    Scale(shared, 1.0 / (1.0 + std::exp(-logit[0])));
+  }
+  Add(sum, shared);
+  return sum;
+}
+
+// What a query is multiplied by besides the scale.
+double Temperature(const LayerSpec& spec, uint32_t position) {
+  if (spec.temperature_scale == 0.0f) return 1.0;
+  return 1.0 + spec.temperature_scale * std::log(1.0 + position / spec.temperature_length);
+}
 
 // What a sampled row points to.
 struct WantedRow {
@@ -76,7 +139,8 @@ class RefStage final : public Stage {
 
 absl::Status RefStage::Load() {
   for (uint32_t layer = units_.layer_begin; layer < units_.layer_end; ++layer) {
-    SPILLWAY_ASSIGN_OR_RETURN(LayerWeights weights, LayerWeights::Load(ledger_, model_, layer));
+    SPILLWAY_ASSIGN_OR_RETURN(LayerWeights weights,
+                              LayerWeights::Load(ledger_, model_, layer, options_.n_ctx));
     layers_.push_back(std::move(weights));
   }
   const auto specs = std::span(model_.config.layers).subspan(units_.layer_begin, units_.Layers());
@@ -157,6 +221,7 @@ std::vector<double> RefStage::Input(const Segment& segment, std::span<const floa
     DequantizeRow(*model_.token_embd, static_cast<uint64_t>(token), embedding);
     x.insert(x.end(), embedding.begin(), embedding.end());
   }
+  Scale(x, model_.config.embedding_scale);
   return x;
 }
 
@@ -190,21 +255,19 @@ void RefStage::Attend(uint32_t layer, const Segment& segment, const SequenceStat
   if (weights.attn_k_bias.present()) AddBias(k, weights.attn_k_bias.get());
   if (weights.attn_v_bias.present()) AddBias(v, weights.attn_v_bias.get());
 
-  // QK-norm per head, then RoPE.
-  if (spec.qk_norm) {
-    q = Norm(weights.attn_q_norm, spec.norm_eps, q);
-    k = Norm(weights.attn_k_norm, spec.norm_eps, k);
-  }
+  // QK-norm of heads or rows (the weight's size says which), then RoPE.
+  if (weights.attn_q_norm.present()) q = Norm(weights.attn_q_norm, spec.norm_eps, q);
+  if (weights.attn_k_norm.present()) k = Norm(weights.attn_k_norm, spec.norm_eps, k);
   for (uint32_t r = 0; r < count; ++r) {
     const uint32_t position = segment.begin + r;
+    const std::span<double> q_row = std::span(q).subspan(r * q_size, q_size);
     for (uint64_t i = 0; i < q_size; i += head_dim) {
-      Rope(std::span(q).subspan(r * q_size + i, head_dim), spec.rope.kind, weights.rope_frequencies,
-           position);
+      Rope(q_row.subspan(i, head_dim), spec.rope, weights.rope_frequencies, position);
     }
     for (uint64_t i = 0; i < kv_size; i += head_dim) {
-      Rope(std::span(k).subspan(r * kv_size + i, head_dim), spec.rope.kind, weights.rope_frequencies,
-           position);
+      Rope(std::span(k).subspan(r * kv_size + i, head_dim), spec.rope, weights.rope_frequencies, position);
     }
+    Scale(q_row, Temperature(spec, position));
   }
 
   // State: written once, and read back from the pages; a recompute only reads it.
@@ -215,7 +278,7 @@ void RefStage::Attend(uint32_t layer, const Segment& segment, const SequenceStat
     std::copy_n(v.data() + r * kv_size, kv_size, pages_.Value(page, layer, position % kPageTokens));
   }
 
-  // Attention: each row sees positions [0, its own].
+  // Attention: each row sees positions up to its own, from the first or from where its window begins.
   std::vector<double> attended(count * q_size);
   std::vector<const double*> keys, values;
   for (uint32_t h = 0; h < spec.n_head; ++h) {
@@ -228,7 +291,11 @@ void RefStage::Attend(uint32_t layer, const Segment& segment, const SequenceStat
       values.push_back(pages_.Value(page, layer, position % kPageTokens) + kv_offset);
       if (position < segment.begin) continue;
       const uint64_t head = (position - segment.begin) * q_size + h * head_dim;
-      Attention(std::span(q).subspan(head, head_dim), keys, values, spec.attention_scale,
+      const size_t first = spec.window == 0 ? 0 : std::max(position + 1, spec.window) - spec.window;
+      Attention(std::span(q).subspan(head, head_dim), std::span(keys).subspan(first),
+                std::span(values).subspan(first),
+                {spec.attention_scale, spec.attention_softcap,
+                 weights.attn_sinks.present() ? &weights.attn_sinks.get()[h] : nullptr},
                 std::span(attended).subspan(head, head_dim));
     }
   }
@@ -237,6 +304,8 @@ void RefStage::Attend(uint32_t layer, const Segment& segment, const SequenceStat
   std::vector<double> projected(count * n_embd);
   MatMul(weights.attn_output.get(), attended, q_size, projected);
   if (weights.attn_output_bias.present()) AddBias(projected, weights.attn_output_bias.get());
+  if (weights.attn_post_norm.present()) projected = Norm(weights.attn_post_norm, spec.norm_eps, projected);
+  Scale(projected, spec.residual_scale);
   Add(x, projected);
 }
 
@@ -245,13 +314,19 @@ void RefStage::FeedForward(uint32_t layer, std::vector<double>& x) const {
   const LayerSpec& spec = model_.config.layers[units_.layer_begin + layer];
   const LayerWeights& weights = layers_[layer];
   const uint64_t n_embd = model_.config.n_embd;
-  const uint64_t count = x.size() / n_embd;
   const std::vector<double> normed = Norm(weights.ffn_norm, spec.norm_eps, x);
-  std::vector<double> gate(count * spec.n_ff), up(count * spec.n_ff), down(count * n_embd);
-  MatMul(weights.ffn_gate.get(), normed, n_embd, gate);
-  MatMul(weights.ffn_up.get(), normed, n_embd, up);
-  GatedActivation(spec.activation, gate, up);
-  MatMul(weights.ffn_down.get(), gate, spec.n_ff, down);
+  std::vector<double> down;
+  if (spec.experts.n_expert == 0) {
+    down = Gated({weights.ffn_gate.get(), weights.ffn_up.get(), weights.ffn_down.get(), {}, {}, {}},
+                 spec.activation, n_embd, normed);
+  } else {
+    for (size_t row = 0; row < normed.size(); row += n_embd) {
+      const std::vector<double> mixed = Experts(spec, weights, std::span(normed).subspan(row, n_embd));
+      down.insert(down.end(), mixed.begin(), mixed.end());
+    }
+  }
+  if (weights.ffn_post_norm.present()) down = Norm(weights.ffn_post_norm, spec.norm_eps, down);
+  Scale(down, spec.residual_scale);
   Add(x, down);
 }
 
@@ -266,6 +341,8 @@ void RefStage::Head(const Segment& segment, uint32_t index, const SequenceState&
                                           {x.begin() + static_cast<ptrdiff_t>(first * n_embd), x.end()});
   std::vector<double> logits(normed.size() / n_embd * n_vocab);
   MatMul(head_.output.get(), normed, n_embd, logits);
+  Scale(logits, model_.config.logit_scale);
+  if (model_.config.logit_softcap != 0.0f) Softcap(logits, model_.config.logit_softcap);
 
   const SamplingParams& params = state.options.sampling;
   SamplerScratch scratch(sampler_memory_.As<std::byte>(), model_.config.n_vocab);

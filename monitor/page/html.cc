@@ -3,10 +3,12 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 
 #include "engine/base/ledger.h"
+#include "engine/stage/units_text.h"
 #include "monitor/page/board.h"
 #include "rpc/convert.h"
 
@@ -24,6 +26,7 @@ th,td{padding:.25rem .6rem;border-bottom:1px solid var(--line);text-align:left;w
 td.wide{white-space:normal;min-width:14rem}th.n,td.n{text-align:right;font-variant-numeric:tabular-nums}
 .tag{color:#fff;border-radius:.3rem;padding:.05rem .45rem;background:var(--wait)}
 .good{background:var(--good)}.bad{background:var(--bad)}
+@media(max-width:40rem){th,td{padding:.25rem .4rem;white-space:normal}td.n{white-space:nowrap}td.wide{min-width:9rem}}
 .alarm{border-left:.3rem solid var(--bad);padding:.3rem .7rem;margin:.5rem 0}small{opacity:.75}
 </style></head><body>
 )";
@@ -70,27 +73,38 @@ std::string Tag(const std::string& state) {
 std::string UnitsText(const v1::DescribeReply& reply) {
   if (!reply.has_expected()) return "no plan yet";
   const v1::StageUnits& units = reply.expected().units();
-  std::string text = units.embedding() ? "embedding + " : "";
-  text += PlannedLayers(reply) == 0 ? "no layers"
-                                    : fmt::format("{}–{}", units.layer_begin(), units.layer_end() - 1);
-  if (units.head()) text += " + head";
-  return text;
+  return DescribeUnits({units.layer_begin(), units.layer_end(), units.embedding(), units.head()});
+}
+
+struct Headline {
+  std::string state;
+  std::string text;
+};
+
+// The worst that is known: nobody who looks at the first line only may take an alarm for health.
+Headline HeadlineOf(const Board& board) {
+  if (board.gateway_configured && !board.gateway_up) {
+    return {"unreachable", "The gateway does not answer: " + board.gateway_error};
+  }
+  const bool ready = board.cluster.ready();
+  std::string alarms;
+  for (const WorkerView& worker : board.workers) {
+    if (!worker.verdict.fallback()) continue;
+    alarms += fmt::format("{}{}: {}", alarms.empty() ? "" : ", ", worker.target.name, worker.verdict.cause);
+  }
+  const std::string serving = !board.gateway_configured ? "No gateway is configured for this monitor."
+                              : ready                   ? "Requests are served."
+                                                        : "Requests are refused: " + board.cluster.detail();
+  if (!alarms.empty()) return {"degraded", alarms + ". " + serving};
+  return {ready || !board.gateway_configured ? "ready" : "not ready", serving};
 }
 
 void AppendGateway(const Board& board, std::string* out) {
   const v1::ClusterStatus& cluster = board.cluster;
   *out += fmt::format("<h1>{}</h1>\n", cluster.model().empty() ? "Spillway" : Escape(cluster.model()));
-  if (!board.gateway_configured) {
-    *out += "<p>No gateway is configured for this monitor.</p>\n";
-    return;
-  }
-  if (!board.gateway_up) {
-    *out += fmt::format("<p>{} The gateway does not answer: {}</p>\n", Tag("unreachable"),
-                        Escape(board.gateway_error));
-    return;
-  }
-  *out +=
-      fmt::format("<p>{} {}</p>\n", Tag(cluster.ready() ? "ready" : "not ready"), Escape(cluster.detail()));
+  const Headline headline = HeadlineOf(board);
+  *out += fmt::format("<p>{} {}</p>\n", Tag(headline.state), Escape(headline.text));
+  if (!board.gateway_up) return;
   *out += fmt::format(
       "<p>{} layers ({}), context {} × {} sequences; {} running, {} waiting; {:.1f} tokens/s over the last "
       "minute</p>\n",
@@ -111,7 +125,7 @@ void AppendAlarms(const Board& board, std::string* out) {
 void AppendPlacement(const Board& board, std::string* out) {
   *out +=
       "<h2>Placement</h2><div "
-      "class=\"scroll\"><table><tr><th>worker</th><th>state</th><th>device</th><th>layers</th>"
+      "class=\"scroll\"><table><tr><th>worker</th><th>state</th><th>device</th><th>holds</th>"
       "<th class=\"n\">planned</th><th class=\"n\">loaded</th><th "
       "class=\"n\">executed</th><th>cause</th></tr>\n";
   for (const WorkerView& worker : board.workers) {
@@ -127,16 +141,29 @@ void AppendPlacement(const Board& board, std::string* out) {
   *out += "</table></div>\n";
 }
 
+// Purposes that any worker has or plans bytes for.
+std::vector<size_t> UsedPurposes(const Board& board) {
+  std::vector<size_t> used;
+  for (size_t i = 0; i < kPurposes; ++i) {
+    const bool any = std::any_of(board.workers.begin(), board.workers.end(), [i](const WorkerView& worker) {
+      return rpc::BytesFromProto(worker.reply.expected().memory()).bytes[i] > 0 ||
+             rpc::BytesFromProto(worker.reply.allocated()).bytes[i] > 0;
+    });
+    if (any) used.push_back(i);
+  }
+  return used;
+}
+
 void AppendMemory(const Board& board, std::string* out) {
   *out += "<h2>Memory by purpose</h2><div class=\"scroll\"><table><tr><th>worker</th>";
-  for (const std::string_view purpose : kPurposeNames)
-    *out += fmt::format("<th class=\"n\">{}</th>", purpose);
+  const std::vector<size_t> purposes = UsedPurposes(board);
+  for (const size_t i : purposes) *out += fmt::format("<th class=\"n\">{}</th>", kPurposeNames[i]);
   *out += "<th class=\"n\">total</th><th class=\"n\">budget</th></tr>\n";
   for (const WorkerView& worker : board.workers) {
     const PurposeBytes planned = rpc::BytesFromProto(worker.reply.expected().memory());
     const PurposeBytes allocated = rpc::BytesFromProto(worker.reply.allocated());
     *out += fmt::format("<tr><td>{}</td>", Escape(worker.target.name));
-    for (size_t i = 0; i < kPurposes; ++i) {
+    for (const size_t i : purposes) {
       const bool differs = worker.reply.has_loaded() && planned.bytes[i] != allocated.bytes[i];
       *out +=
           fmt::format("<td class=\"n\">{}{}</td>", Bytes(allocated.bytes[i]),

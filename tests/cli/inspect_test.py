@@ -151,6 +151,27 @@ class ChatTemplate(InspectTest):
         self.check_error(run("chat-template", stdin=b"{}"), USAGE)
 
 
+class Plan(InspectTest):
+    def plan(self, *arguments):
+        process = run("plan", self.model, "--device", "host", "--json", "--ctx-size", 128, *arguments)
+        self.assertEqual(process.returncode, OK, process.stderr)
+        return json.loads(process.stdout)
+
+    def test_the_model_is_called_by_its_file(self):
+        plan = self.plan("--vram-budget", "64MiB")
+        self.assertEqual((plan["model"], plan["title"]), (self.model.stem, "tiny"))
+
+    def test_a_stage_that_is_not_needed_takes_no_threads(self):
+        everything = self.plan("--vram-budget", "64MiB", "--cpu-stages", 0)["stages"]
+        self.assertEqual(self.plan("--vram-budget", "64MiB", "--cpu-stages", 3)["stages"], everything)
+        split = self.plan("--vram-budget", "64MiB", "--cpu-stages", 1, "--n-gpu-layers", 1)["stages"]
+        self.assertEqual([stage["threads"] for stage in split], [max(1, everything[0]["threads"] // 2)] * 2)
+
+    def test_layers_are_inclusive_for_people(self):
+        process = run("plan", self.model, "--device", "host", "--vram-budget", "64MiB", "--n-gpu-layers", 1)
+        self.assertIn(b"embedding + layers 0-", process.stdout)
+
+
 class CommandLine(InspectTest):
     def test_help_and_version_succeed(self):
         self.assertEqual(run("--help").returncode, OK)

@@ -2,14 +2,16 @@
 //   make-tiny-model FILE [N_LAYER [SEED [N_VOCAB [N_EMBD]]]]
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "engine/base/status.h"
 #include "tests/support/tiny_model.h"
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
-    std::fprintf(stderr, "usage: make-tiny-model FILE [N_LAYER [SEED [N_VOCAB [N_EMBD]]]]\n");
-    return 2;
+  if (argc < 2 || argv[1][0] == '-') {
+    const bool help = argc == 2 && std::strcmp(argv[1], "--help") == 0;
+    std::fprintf(help ? stdout : stderr, "usage: make-tiny-model FILE [N_LAYER [SEED [N_VOCAB [N_EMBD]]]]\n");
+    return help ? 0 : 2;
   }
   const auto number = [&](int index, uint32_t otherwise) {
     return argc > index ? static_cast<uint32_t>(std::strtoul(argv[index], nullptr, 10)) : otherwise;

@@ -25,7 +25,8 @@ TEST(LoadModel, ReadsConfigAndTensorsOfLlama) {
   ASSERT_TRUE(model.ok()) << MessageOf(model.status());
   const ModelConfig& config = model->config;
   EXPECT_EQ(config.architecture, "llama");
-  EXPECT_EQ(config.name, "tiny");
+  EXPECT_EQ(config.title, "tiny");
+  EXPECT_THAT(config.name, testing::StartsWith("spillway-tiny-"));  // the file's
   EXPECT_EQ(config.n_layer, 3u);
   EXPECT_EQ(config.n_embd, 64u);
   EXPECT_EQ(config.n_vocab, 48u);
@@ -67,7 +68,7 @@ TEST(LoadModel, TakesArchitecturesAsRowsOfATable) {
   qwen3.qk_norm = true;
   const auto with_norm = LoadTinyModel(qwen3);
   ASSERT_TRUE(with_norm.ok()) << MessageOf(with_norm.status());
-  EXPECT_TRUE(with_norm->config.layers[0].qk_norm);
+  EXPECT_EQ(with_norm->config.layers[0].qk_norm, QkNorm::kHead);
   EXPECT_NE(with_norm->layers[2].attn_k_norm, nullptr);
 }
 
@@ -88,12 +89,27 @@ TEST(LoadModel, TakesHeadsAndFeedForwardPerLayer) {
   EXPECT_EQ(model->config.layers[2].n_head_kv, 4u);
 }
 
-TEST(LoadModel, NamesTheFileWhereTheModelHasNoName) {
+TEST(LoadModel, NeedsNoTitle) {
   TinyModelSpec spec;
   spec.edit = [](GgufWriter& writer) { writer.Remove("general.name"); };
   const auto model = LoadTinyModel(spec);
   ASSERT_TRUE(model.ok()) << MessageOf(model.status());
-  EXPECT_THAT(model->config.name, testing::StartsWith("spillway-tiny-"));
+  EXPECT_EQ(model->config.title, "");
+}
+
+TEST(LoadModel, RefusesTokenIdsOutsideTheVocabulary) {
+  for (const char* key : {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id"}) {
+    TinyModelSpec spec;
+    uint32_t id = spec.n_vocab;
+    spec.edit = [&](GgufWriter& writer) { writer.SetU32(key, id); };
+    const auto refused = LoadTinyModel(spec);
+    EXPECT_TRUE(absl::IsInvalidArgument(refused.status()));
+    EXPECT_THAT(MessageOf(refused.status()), testing::HasSubstr(std::string(key) + " is 48"));
+    for (const uint32_t allowed : {47u, UINT32_MAX}) {
+      id = allowed;
+      EXPECT_TRUE(LoadTinyModel(spec).ok());
+    }
+  }
 }
 
 TEST(RopeFrequencies, FollowTheFormula) {
@@ -105,7 +121,7 @@ TEST(RopeFrequencies, FollowTheFormula) {
   };
   const auto model = LoadTinyModel(spec);
   ASSERT_TRUE(model.ok()) << MessageOf(model.status());
-  const std::vector<float> frequencies = RopeFrequencies(*model, model->config.layers[0]);
+  const std::vector<float> frequencies = RopeFrequencies(*model, model->config.layers[0], 1);
   ASSERT_EQ(frequencies.size(), 8u);
   const auto* divisors = reinterpret_cast<const float*>(model->rope_freqs->data.data());
   for (size_t i = 0; i < 8; ++i) {
@@ -123,7 +139,7 @@ TEST(RopeFrequencies, AreUnscaledWhereTheTypeIsNone) {
   };
   const auto model = LoadTinyModel(spec);
   ASSERT_TRUE(model.ok()) << MessageOf(model.status());
-  const std::vector<float> frequencies = RopeFrequencies(*model, model->config.layers[0]);
+  const std::vector<float> frequencies = RopeFrequencies(*model, model->config.layers[0], 1);
   ASSERT_EQ(frequencies.size(), 4u);
   EXPECT_EQ(frequencies[0], 1.0f);
   EXPECT_FLOAT_EQ(frequencies[2], 0.01f);

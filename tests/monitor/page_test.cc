@@ -31,7 +31,7 @@ Board BoardOf(const v1::DescribeReply& reply) {
 TEST(Page, ShowsModelPlacementAndMemory) {
   const std::string html = RenderHtml(BoardOf(HealthyReply()));
   EXPECT_THAT(html, HasSubstr("<h1>tiny</h1>"));
-  EXPECT_THAT(html, HasSubstr("embedding + 0–9"));
+  EXPECT_THAT(html, HasSubstr("embedding + layers 0-9"));
   EXPECT_THAT(html, HasSubstr("3.0 MiB"));
   EXPECT_THAT(html, HasSubstr("<span class=\"tag good\">ready</span>"));
   EXPECT_THAT(html, HasSubstr("As of 2024-01-31 12:00:00Z"));
@@ -53,6 +53,26 @@ TEST(Page, ShowsCauseDetailAndRemedyOfAFallback) {
   EXPECT_THAT(html, HasSubstr("What to do: free memory"));
   EXPECT_THAT(html, HasSubstr("as planned → alloc_failed"));
   EXPECT_THAT(html, HasSubstr("<span class=\"tag bad\">partial fallback</span>"));
+}
+
+TEST(Page, TheHeadlineFollowsTheWorstState) {
+  const auto headline = [](const Board& board) {
+    const std::string html = RenderHtml(board);
+    const size_t begin = html.find("</h1>");
+    return html.substr(begin, html.find("</p>", begin) - begin);
+  };
+  Board board = BoardOf(HealthyReply());
+  EXPECT_THAT(headline(board), HasSubstr("tag good\">ready"));
+  board.workers[0].verdict = {truth::Extent::kPartial, "alloc_failed", "detail", "remedy"};
+  EXPECT_THAT(headline(board), HasSubstr("tag bad\">degraded"));
+  EXPECT_THAT(headline(board), HasSubstr("cpu-worker-0: alloc_failed. Requests are served."));
+  board.cluster.set_ready(false);
+  board.cluster.set_detail("a stage is lost");
+  EXPECT_THAT(headline(board), HasSubstr("Requests are refused: a stage is lost"));
+  board.workers[0].verdict = {};
+  EXPECT_THAT(headline(board), HasSubstr("tag\">not ready"));
+  board.gateway_up = false;
+  EXPECT_THAT(headline(board), HasSubstr("tag bad\">unreachable"));
 }
 
 TEST(Page, EscapesWhatPeersSend) {

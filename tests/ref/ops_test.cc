@@ -71,19 +71,19 @@ TEST(AddBias, RepeatsForEveryRow) {
 // A quarter turn sends (a, b) to (-b, a).
 TEST(Rope, TurnsAdjacentPairsWhenNorm) {
   std::vector<double> x = {1, 2, 3, 4, 9};
-  Rope(x, RopeKind::kNorm, std::vector<float>{static_cast<float>(std::numbers::pi / 2), 0.0f}, 1);
+  Rope(x, {.kind = RopeKind::kNorm}, std::vector<float>{static_cast<float>(std::numbers::pi / 2), 0.0f}, 1);
   EXPECT_THAT(x, Pointwise(DoubleNear(1e-6), {-2.0, 1.0, 3.0, 4.0, 9.0}));
 }
 
 TEST(Rope, TurnsHalvesWhenNeox) {
   std::vector<double> x = {1, 2, 3, 4, 9};
-  Rope(x, RopeKind::kNeox, std::vector<float>{static_cast<float>(std::numbers::pi / 2), 0.0f}, 1);
+  Rope(x, {.kind = RopeKind::kNeox}, std::vector<float>{static_cast<float>(std::numbers::pi / 2), 0.0f}, 1);
   EXPECT_THAT(x, Pointwise(DoubleNear(1e-6), {-3.0, 2.0, 1.0, 4.0, 9.0}));
 }
 
 TEST(Rope, LeavesPositionZeroAlone) {
   std::vector<double> x = {1, 2, 3, 4};
-  Rope(x, RopeKind::kNorm, std::vector<float>{1.0f, 0.1f}, 0);
+  Rope(x, {.kind = RopeKind::kNorm}, std::vector<float>{1.0f, 0.1f}, 0);
   EXPECT_THAT(x, ElementsAre(1, 2, 3, 4));
 }
 
@@ -92,8 +92,8 @@ TEST(Rope, MakesProductsDependOnDistance) {
   const std::vector<float> frequencies = {1.0f, 0.03f};
   const auto product = [&](uint32_t q_position, uint32_t k_position) {
     std::vector<double> q = {0.3, -1.2, 0.7, 2.0}, k = {1.1, 0.4, -0.6, 0.9};
-    Rope(q, RopeKind::kNeox, frequencies, q_position);
-    Rope(k, RopeKind::kNeox, frequencies, k_position);
+    Rope(q, {.kind = RopeKind::kNeox}, frequencies, q_position);
+    Rope(k, {.kind = RopeKind::kNeox}, frequencies, k_position);
     double dot = 0;
     for (size_t i = 0; i < q.size(); ++i) dot += q[i] * k[i];
     return dot;
@@ -119,7 +119,7 @@ TEST(Attention, OfOnePositionIsItsValue) {
   const double* keys[] = {k.data()};
   const double* values[] = {v.data()};
   std::vector<double> out(2);
-  Attention(q, keys, values, 0.7, out);
+  Attention(q, keys, values, {.scale = 0.7}, out);
   EXPECT_EQ(out, v);
 }
 
@@ -128,7 +128,7 @@ TEST(Attention, WeighsByTheExponentOfScaledProducts) {
   const double* keys[] = {k0.data(), k1.data()};
   const double* values[] = {v0.data(), v1.data()};
   std::vector<double> out(2);
-  Attention(q, keys, values, 0.5, out);  // weights 1/4 and 3/4
+  Attention(q, keys, values, {.scale = 0.5}, out);  // weights 1/4 and 3/4
   EXPECT_THAT(out, Pointwise(DoubleNear(1e-12), {6.0, 1.0}));
 }
 
