@@ -126,6 +126,7 @@ struct ModelConfig {
   std::string name;          // the file's name without .gguf and a shard's number: what users call it
   std::string title;         // general.name, only for information; may be empty
   uint32_t n_layer = 0;
+  uint32_t n_draft_layer = 0;  // blocks after the layers that only draft tokens: not loaded
   uint32_t n_embd = 0;
   uint32_t n_vocab = 0;
   uint32_t n_ctx_train = 0;

@@ -381,8 +381,8 @@ absl::StatusOr<ModelConfig> ReadConfig(const GgufFile& file, const Architecture&
   config.name = NameOfFile(file.path());
   SPILLWAY_ASSIGN_OR_RETURN(const uint32_t n_block, keys.RequiredUint("block_count", kMaxLayers));
   // The last blocks may be a draft head: they are not layers of the model.
-  SPILLWAY_ASSIGN_OR_RETURN(const uint32_t n_draft, keys.UintOr("nextn_predict_layers", n_block - 1, 0));
-  config.n_layer = n_block - n_draft;
+  SPILLWAY_ASSIGN_OR_RETURN(config.n_draft_layer, keys.UintOr("nextn_predict_layers", n_block - 1, 0));
+  config.n_layer = n_block - config.n_draft_layer;
   SPILLWAY_ASSIGN_OR_RETURN(config.n_embd, keys.RequiredUint("embedding_length", kMaxEmbd));
   SPILLWAY_ASSIGN_OR_RETURN(config.n_ctx_train, keys.RequiredUint("context_length", kMaxContext));
   SPILLWAY_ASSIGN_OR_RETURN(const std::optional<float> eps,

@@ -64,13 +64,14 @@ class Binder {
     return *slot == nullptr ? absl::OkStatus() : CheckF32(**slot);
   }
 
-  // `n_layer`: blocks from there on are a draft head, which is left alone.
-  absl::Status RefuseLeftOver(uint32_t n_layer) const {
+  // Of the draft's blocks nothing is used.
+  absl::Status RefuseLeftOver(const ModelConfig& config) const {
     for (const GgufTensor& tensor : file_.tensors()) {
       // Some old converters wrote the rotary frequencies of every layer; they repeat the keys.
       if (taken_.contains(&tensor) || tensor.name.ends_with("attn_rot_embd.weight")) continue;
       uint32_t block = 0;
-      if (std::sscanf(tensor.name.c_str(), "blk.%u.", &block) == 1 && block >= n_layer) continue;
+      const bool in_block = std::sscanf(tensor.name.c_str(), "blk.%u.", &block) == 1;
+      if (in_block && block >= config.n_layer && block - config.n_layer < config.n_draft_layer) continue;
       return Unimplemented(
           "tensor {} {} has no place in architecture {}; ignoring it would give wrong tokens", tensor.name,
           ShapeOf(tensor), architecture_);
@@ -293,7 +294,7 @@ absl::Status BindTensors(const Architecture& architecture, Model* model) {
     SPILLWAY_RETURN_IF_ERROR(
         BindLayer({architecture, config.layers[i], i, config.n_embd, binder, model, &model->layers[i]}));
   }
-  return binder.RefuseLeftOver(config.n_layer);
+  return binder.RefuseLeftOver(config);
 }
 
 }  // namespace spillway::model
