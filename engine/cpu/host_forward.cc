@@ -209,7 +209,7 @@ void HostStage::RotateAndStore(const LayerSpec& spec, const HostLayerWeights& we
     }
     const uint32_t position = rows_[row].position;
     if (spec.temperature_scale != 0.0f) {
-      const double steps = position / spec.temperature_length;
+      const uint32_t steps = position / spec.temperature_length;
       const float factor = static_cast<float>(1.0 + spec.temperature_scale * std::log(1.0 + steps));
       for (uint32_t i = 0; i < spec.n_head * spec.head_dim; ++i) q[i] *= factor;
     }
@@ -362,13 +362,13 @@ void HostStage::HeadTile(const Row* const* rows, uint32_t count) {
 void HostStage::SetAngles(uint32_t table) {
   if (angles_table_ == table) return;
   angles_table_ = table;
-  const auto& [frequencies, magnitude] = rotations_[table];
+  const Rotation& rotation = rotations_[table];
   ForRows([&](uint32_t row) {
     float* cos = Floats(kAngles) + uint64_t{row} * 2 * layout_.angle_stride;
-    RopeAngles(rows_[row].position, frequencies.data(), static_cast<uint32_t>(frequencies.size()), cos,
-               cos + layout_.angle_stride);
-    if (magnitude == 1.0f) return;
-    for (uint32_t i = 0; i < layout_.angle_stride * 2; ++i) cos[i] *= magnitude;
+    RopeAngles(rows_[row].position, rotation.frequencies.data(),
+               static_cast<uint32_t>(rotation.frequencies.size()), cos, cos + layout_.angle_stride);
+    if (rotation.magnitude == 1.0f) return;
+    for (uint32_t i = 0; i < layout_.angle_stride * 2; ++i) cos[i] *= rotation.magnitude;
   });
 }
 

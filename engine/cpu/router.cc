@@ -49,8 +49,8 @@ void KeepBestGroups(const ExpertSpec& spec, double* scores) {
     kept[g] = true;
     sums[g] = kOut;
   }
-  for (uint32_t i = 0; i < spec.n_expert; ++i) {
-    if (!kept[i / size]) scores[i] = kOut;
+  for (uint32_t g = 0; g < spec.n_group; ++g) {
+    if (!kept[g]) std::fill(scores + g * size, scores + (g + 1) * size, kOut);
   }
 }
 

@@ -81,7 +81,8 @@ std::vector<double> Experts(const LayerSpec& spec, const LayerWeights& w, std::s
 // What a query is multiplied by besides the scale.
 double Temperature(const LayerSpec& spec, uint32_t position) {
   if (spec.temperature_scale == 0.0f) return 1.0;
-  return 1.0 + spec.temperature_scale * std::log(1.0 + position / spec.temperature_length);
+  const uint32_t steps = position / spec.temperature_length;
+  return 1.0 + spec.temperature_scale * std::log(1.0 + steps);
 }
 
 // What a sampled row points to.
