@@ -1,10 +1,10 @@
 // The spillway command: subcommands, --help, --version, and the border that nothing thrown passes.
 #include <signal.h>
 
-#include <CLI/CLI.hpp>
 #include <exception>
 
 #include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/exit_code.h"
 #include "telemetry/registry.h"
 
@@ -18,27 +18,12 @@ constexpr char kFooter[] =
     "`spillway COMMAND --help` lists a command's options.";
 
 int Run(int argc, char** argv) {
-  CLI::App app(kDescription);
-  app.name("spillway");
-  app.footer(kFooter);
-  app.set_version_flag("--version", std::string("spillway ") + telemetry::kVersion);
-  app.require_subcommand(1);
-  Action selected;
-  AddUpCommand(app, &selected);
-  AddRunCommand(app, &selected);
-  AddPlanCommand(app, &selected);
-  AddPsCommand(app, &selected);
-  AddLogitsCommand(app, &selected);
-  AddTokenizeCommand(app, &selected);
-  AddChatTemplateCommand(app, &selected);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& help_or_version) {
-    return app.exit(help_or_version);
-  } catch (const CLI::ParseError& error) {
-    return Fail(kUsage, std::string(error.what()) + " (see --help)");
+  CommandLine line("spillway", kDescription, telemetry::kVersion, kFooter);
+  for (const auto add : {AddUpCommand, AddRunCommand, AddPlanCommand, AddPsCommand, AddLogitsCommand,
+                         AddTokenizeCommand, AddChatTemplateCommand}) {
+    add(line);
   }
-  return selected();
+  return line.Run(argc, argv);
 }
 
 }  // namespace

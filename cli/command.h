@@ -1,25 +1,17 @@
-// How a subcommand joins the command line: it adds itself, with its options, to the app and, when it is the
-// one that was given, puts what is to be run into `selected`. main.cc runs it after parsing.
+// How a subcommand joins the command line: it adds itself with its options and what it does.
 #pragma once
-
-#include <functional>
-
-namespace CLI {
-class App;
-}
 
 namespace spillway::cli {
 
-// Returns the exit code.
-using Action = std::function<int()>;
+class CommandLine;
 
-void AddLogitsCommand(CLI::App& app, Action* selected);
-void AddTokenizeCommand(CLI::App& app, Action* selected);
-void AddChatTemplateCommand(CLI::App& app, Action* selected);
-void AddPlanCommand(CLI::App& app, Action* selected);
-void AddUpCommand(CLI::App& app, Action* selected);
-void AddRunCommand(CLI::App& app, Action* selected);
-void AddPsCommand(CLI::App& app, Action* selected);
+void AddLogitsCommand(CommandLine& line);
+void AddTokenizeCommand(CommandLine& line);
+void AddChatTemplateCommand(CommandLine& line);
+void AddPlanCommand(CommandLine& line);
+void AddUpCommand(CommandLine& line);
+void AddRunCommand(CommandLine& line);
+void AddPsCommand(CommandLine& line);
 
 // Parses and runs; catches everything that is thrown. The whole of main().
 int Main(int argc, char** argv);

@@ -3,7 +3,6 @@
 
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 
 #include "cli/exit_code.h"
@@ -12,22 +11,20 @@
 
 namespace spillway::cli {
 
-void AddStartOptions(CLI::App& command, StartOptions* options) {
-  AddClusterOptions(command, &options->cluster);
-  command.add_option("--port", options->port, "Port of the API; 0 = any free")
-      ->check(CLI::Range(0, 65535))
-      ->capture_default_str();
-  command
-      .add_option("--port-base", options->port_base,
-                  "All other listeners take ports from here on; 0 = any free (default: the documented ports)")
-      ->check(CLI::Range(0, 65535));
-  command.add_option(
-      "--allowed-host", options->allowed_hosts,
-      "A name besides those of loopback that the API is reached by, through a proxy (repeatable)");
-  command.add_option(
-      "--allowed-origin", options->allowed_origins,
-      "A web page's origin besides those of loopback that may use the API; * = all (repeatable)");
-  command.add_flag("--verbose", options->verbose, "The processes' logs go to stderr instead of files");
+std::vector<Option> StartOptionRows(StartOptions* options) {
+  std::vector<Option> rows = ClusterOptionRows(&options->cluster);
+  const std::vector<Option> more = {
+      {"--port", &options->port, "Port of the API; 0 = any free", 0, 65535},
+      {"--port-base", &options->port_base,
+       "All other listeners take ports from here on; 0 = any free (default: the documented ports)", 0, 65535},
+      {"--allowed-host", &options->allowed_hosts,
+       "A name besides those of loopback that the API is reached by, through a proxy (repeatable)"},
+      {"--allowed-origin", &options->allowed_origins,
+       "A web page's origin besides those of loopback that may use the API; * = all (repeatable)"},
+      {"--verbose", &options->verbose, "The processes' logs go to stderr instead of files"},
+  };
+  rows.insert(rows.end(), more.begin(), more.end());
+  return rows;
 }
 
 std::optional<PreparedCluster> PrepareCluster(const StartOptions& options, int* exit_code) {

@@ -23,7 +23,7 @@ struct StartOptions {
   std::vector<std::string> allowed_origins;
 };
 
-void AddStartOptions(CLI::App& command, StartOptions* options);
+std::vector<Option> StartOptionRows(StartOptions* options);
 
 // A cluster that is planned and may be started, and the table of its placement.
 struct PreparedCluster {

@@ -1,12 +1,12 @@
 // `spillway ps`: a running cluster, stage by stage: what was planned, what is there, and what is wrong.
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "cli/cluster/run_directory.h"
 #include "cli/cluster/status_client.h"
 #include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/exit_code.h"
 #include "engine/base/status.h"
 
@@ -48,14 +48,14 @@ int RunPs(const PsOptions& options) {
 
 }  // namespace
 
-void AddPsCommand(CLI::App& app, Action* selected) {
+void AddPsCommand(CommandLine& line) {
   auto options = std::make_shared<PsOptions>();
-  CLI::App* command = app.add_subcommand("ps", "Show a running cluster: one row per stage");
-  command->add_option(
-      "--admin", options->admin,
-      "HOST:PORT of the gateway's Cluster service (default: the running cluster, else 127.0.0.1:50060)");
-  command->add_flag("--json", options->json, "One JSON object on one line");
-  command->callback([options, selected] { *selected = [options] { return RunPs(*options); }; });
+  line.AddCommand(
+      "ps", "Show a running cluster: one row per stage",
+      {{"--admin", &options->admin,
+        "HOST:PORT of the gateway's Cluster service (default: the running cluster, else 127.0.0.1:50060)"},
+       {"--json", &options->json, "One JSON object on one line"}},
+      [options] { return RunPs(*options); });
 }
 
 }  // namespace spillway::cli

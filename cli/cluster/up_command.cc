@@ -1,7 +1,6 @@
 // `spillway up`: a whole cluster on this machine, supervised until it is told to stop.
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "cli/cluster/cluster_command.h"
@@ -49,14 +48,14 @@ int RunUp(const UpOptions& options) {
 
 }  // namespace
 
-void AddUpCommand(CLI::App& app, Action* selected) {
+void AddUpCommand(CommandLine& line) {
   auto options = std::make_shared<UpOptions>();
-  CLI::App* command = app.add_subcommand(
-      "up", "Start gateway, GPU worker, CPU workers and monitor as processes, and keep them running");
-  AddStartOptions(*command, &options->start);
-  command->add_flag("--json", options->json,
-                    "Once ready, one JSON object on one line: api, status, processes");
-  command->callback([options, selected] { *selected = [options] { return RunUp(*options); }; });
+  std::vector<Option> rows = StartOptionRows(&options->start);
+  rows.push_back(
+      {"--json", &options->json, "Once ready, one JSON object on one line: api, status, processes"});
+  line.AddCommand("up",
+                  "Start gateway, GPU worker, CPU workers and monitor as processes, and keep them running",
+                  rows, [options] { return RunUp(*options); });
 }
 
 }  // namespace spillway::cli

@@ -2,13 +2,13 @@
 // standard input. What a client's messages become before they are tokenized.
 #include <time.h>
 
-#include <CLI/CLI.hpp>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/exit_code.h"
 #include "cli/inspect/standard_input.h"
 #include "engine/base/status.h"
@@ -122,17 +122,16 @@ int RunChatTemplate(const ChatTemplateOptions& options) {
 
 }  // namespace
 
-void AddChatTemplateCommand(CLI::App& app, Action* selected) {
+void AddChatTemplateCommand(CommandLine& line) {
   auto options = std::make_shared<ChatTemplateOptions>();
-  CLI::App* command = app.add_subcommand(
+  line.AddCommand(
       "chat-template",
       "Render a chat template for a JSON request on standard input: messages, tools, add_generation_prompt, "
-      "bos_token, eos_token, now");
-  CLI::Option_group* from = command->add_option_group("source");
-  from->add_option("--model", options->model, "GGUF file whose template is rendered");
-  from->add_option("--template", options->template_file, "File with a Jinja template");
-  from->require_option(1);
-  command->callback([options, selected] { *selected = [options] { return RunChatTemplate(*options); }; });
+      "bos_token, eos_token, now",
+      {{"-m,--model", &options->model, "GGUF file whose template is rendered"},
+       {"--template", &options->template_file, "File with a Jinja template"}},
+      [options] { return RunChatTemplate(*options); });
+  line.RequireOne({"--model", "--template"});
 }
 
 }  // namespace spillway::cli

@@ -2,7 +2,6 @@
 // process. The same tokens through any split, thread count or ISA level give the same file (law 1).
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -10,6 +9,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/exit_code.h"
 #include "cli/inspect/number_list.h"
 #include "engine/base/status.h"
@@ -141,33 +141,23 @@ int RunLogits(const LogitsOptions& options) {
 
 }  // namespace
 
-void AddLogitsCommand(CLI::App& app, Action* selected) {
+void AddLogitsCommand(CommandLine& line) {
   auto options = std::make_shared<LogitsOptions>();
-  CLI::App* command = app.add_subcommand(
-      "logits", "Write the logits of every position of a prompt of token ids, computed in this process");
-  command->add_option("--model", options->model, "GGUF file")->required();
-  command->add_option("--tokens", options->tokens, "Token ids, comma-separated: 1,2,3")->required();
-  command->add_option("--backend", options->backend, "ref (double precision) or host (SIMD kernels)")
-      ->check(CLI::IsMember({"ref", "host"}))
-      ->capture_default_str();
-  command->add_option("--split", options->split, "Blocks where a further stage begins: 2,5");
-  command->add_option("--threads", options->threads, "Compute threads of a host stage")
-      ->check(CLI::Range(1u, 1024u))
-      ->capture_default_str();
-  command
-      ->add_option("--isa", options->isa,
-                   "Kernel level of the host backend: scalar or avx2 (default: the best)")
-      ->check(CLI::IsMember({"scalar", "avx2"}));
-  command->add_option("--ctx-size", options->ctx_size,
-                      "Refuse longer prompts (default: the model's context)");
-  command->add_option("--chunk", options->chunk, "Rows per micro-batch; never changes the result")
-      ->check(CLI::Range(1u, kMaxLogitRows))
-      ->capture_default_str();
-  command
-      ->add_option("--out", options->out,
-                   "File for raw little-endian float32, row-major [positions, n_vocab]; - = stdout")
-      ->required();
-  command->callback([options, selected] { *selected = [options] { return RunLogits(*options); }; });
+  line.AddCommand(
+      "logits", "Write the logits of every position of a prompt of token ids, computed in this process",
+      {Required({"-m,--model", &options->model, "GGUF file"}),
+       Required({"--tokens", &options->tokens, "Token ids, comma-separated: 1,2,3"}),
+       OneOf({"--backend", &options->backend, "ref (double precision) or host (SIMD kernels)"},
+             {"ref", "host"}),
+       {"--split", &options->split, "Blocks where a further stage begins: 2,5"},
+       {"-t,--threads", &options->threads, "Compute threads of a host stage", 1, 1024},
+       OneOf({"--isa", &options->isa, "Kernel level of the host backend: scalar or avx2 (default: the best)"},
+             {"scalar", "avx2"}),
+       {"-c,--ctx-size", &options->ctx_size, "Refuse longer prompts (default: the model's context)"},
+       {"--chunk", &options->chunk, "Rows per micro-batch; never changes the result", 1, kMaxLogitRows},
+       Required({"--out", &options->out,
+                 "File for raw little-endian float32, row-major [positions, n_vocab]; - = stdout"})},
+      [options] { return RunLogits(*options); });
 }
 
 }  // namespace spillway::cli

@@ -1,10 +1,10 @@
 // `spillway tokenize`: text on standard input, byte for byte, to a JSON array of token ids, and back with
 // --detokenize. Needs only the vocabulary of a GGUF file.
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/exit_code.h"
 #include "cli/inspect/standard_input.h"
 #include "engine/base/status.h"
@@ -65,16 +65,15 @@ int RunTokenize(const TokenizeOptions& options) {
 
 }  // namespace
 
-void AddTokenizeCommand(CLI::App& app, Action* selected) {
+void AddTokenizeCommand(CommandLine& line) {
   auto options = std::make_shared<TokenizeOptions>();
-  CLI::App* command = app.add_subcommand(
-      "tokenize", "Text on standard input (a final newline counts) to a JSON array of token ids, and back");
-  command->add_option("--model", options->model, "GGUF file; a vocabulary-only one will do")->required();
-  command->add_flag("--special", options->special,
-                    "Parse control tokens written in the text; with --detokenize, write them");
-  command->add_flag("--detokenize", options->detokenize,
-                    "Read a JSON array of token ids and write the raw text");
-  command->callback([options, selected] { *selected = [options] { return RunTokenize(*options); }; });
+  line.AddCommand(
+      "tokenize", "Text on standard input (a final newline counts) to a JSON array of token ids, and back",
+      {Required({"-m,--model", &options->model, "GGUF file; a vocabulary-only one will do"}),
+       {"--special", &options->special,
+        "Parse control tokens written in the text; with --detokenize, write them"},
+       {"--detokenize", &options->detokenize, "Read a JSON array of token ids and write the raw text"}},
+      [options] { return RunTokenize(*options); });
 }
 
 }  // namespace spillway::cli

@@ -1,7 +1,6 @@
 // See cluster_options.h.
 #include "cli/plan/cluster_options.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <thread>
@@ -113,31 +112,22 @@ absl::Status PlanWithSharedThreads(const Model& model, uint32_t processors, Clus
 
 }  // namespace
 
-void AddClusterOptions(CLI::App& command, ClusterOptions* options) {
-  command.add_option("MODEL", options->model, "GGUF file")->required();
-  command
-      .add_option("--n-gpu-layers", options->n_gpu_layers,
-                  "auto, all, or how many of the last blocks are held by the GPU worker")
-      ->capture_default_str();
-  command.add_option("--vram-budget", options->vram_budget, "Memory of the GPU worker: 64MiB, 8GiB");
-  command.add_option("--ram-budget", options->ram_budget,
-                     "Memory of each CPU worker (default: an equal share of what is available)");
-  command
-      .add_option("--ctx-size", options->ctx_size,
-                  "Tokens per sequence (default: 4096, or the model's context if that is shorter)")
-      ->check(CLI::Range(1u, 1u << 24));
-  command.add_option("--parallel", options->parallel, "Sequences the memory is sized for")
-      ->check(CLI::Range(1u, 4096u))
-      ->capture_default_str();
-  command.add_option("--cpu-stages", options->cpu_stages, "CPU workers in a row; 0 = none")
-      ->check(CLI::Range(0u, 64u))
-      ->capture_default_str();
-  command
-      .add_option("--threads", options->threads,
-                  "Compute threads of each worker (default: the processors shared among the workers)")
-      ->check(CLI::Range(1u, 1024u));
-  command.add_option("--device", options->device,
-                     "Device of the GPU worker: host (CPU within --vram-budget) or cuda:N");
+std::vector<Option> ClusterOptionRows(ClusterOptions* options) {
+  return {
+      Required({"-m,--model,MODEL", &options->model, "GGUF file"}),
+      {"--n-gpu-layers", &options->n_gpu_layers,
+       "auto, all, or how many of the last blocks are held by the GPU worker (also -ngl)"},
+      {"--vram-budget", &options->vram_budget, "Memory of the GPU worker: 64MiB, 8GiB"},
+      {"--ram-budget", &options->ram_budget,
+       "Memory of each CPU worker (default: an equal share of what is available)"},
+      {"-c,--ctx-size", &options->ctx_size,
+       "Tokens per sequence (default: 4096, or the model's context if that is shorter)", 1, 1 << 24},
+      {"--parallel", &options->parallel, "Sequences the memory is sized for (also -np)", 1, 4096},
+      {"--cpu-stages", &options->cpu_stages, "CPU workers in a row; 0 = none", 0, 64},
+      {"-t,--threads", &options->threads,
+       "Compute threads of each worker (default: the processors shared among the stages)", 1, 1024},
+      {"--device", &options->device, "Device of the GPU worker: host (CPU within --vram-budget) or cuda:N"},
+  };
 }
 
 absl::StatusOr<ClusterPlan> MakeClusterPlan(const ClusterOptions& options, const Model& model,

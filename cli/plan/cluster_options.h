@@ -7,14 +7,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "cli/command_line.h"
 #include "device/files.h"
 #include "engine/model/config.h"
 #include "engine/plan/plan.h"
-
-namespace CLI {
-class App;
-}
 
 namespace spillway::cli {
 
@@ -30,7 +28,7 @@ struct ClusterOptions {
   uint32_t threads = 0;  // 0 = this process's processors shared among the workers
 };
 
-void AddClusterOptions(CLI::App& command, ClusterOptions* options);
+std::vector<Option> ClusterOptionRows(ClusterOptions* options);
 
 // The options made definite.
 struct ClusterPlan {

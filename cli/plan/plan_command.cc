@@ -1,7 +1,6 @@
 // `spillway plan`: the placement of a model on this machine, before anything is started.
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "cli/command.h"
@@ -34,13 +33,12 @@ int RunPlan(const PlanCommandOptions& options) {
 
 }  // namespace
 
-void AddPlanCommand(CLI::App& app, Action* selected) {
+void AddPlanCommand(CommandLine& line) {
   auto options = std::make_shared<PlanCommandOptions>();
-  CLI::App* command = app.add_subcommand(
-      "plan", "Show which layers go to which worker, with bytes by purpose; starts nothing");
-  AddClusterOptions(*command, &options->cluster);
-  command->add_flag("--json", options->json, "One JSON object on one line");
-  command->callback([options, selected] { *selected = [options] { return RunPlan(*options); }; });
+  std::vector<Option> rows = ClusterOptionRows(&options->cluster);
+  rows.push_back({"--json", &options->json, "One JSON object on one line"});
+  line.AddCommand("plan", "Show which layers go to which worker, with bytes by purpose; starts nothing", rows,
+                  [options] { return RunPlan(*options); });
 }
 
 }  // namespace spillway::cli

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <future>
 #include <memory>
 #include <optional>
@@ -169,38 +168,33 @@ constexpr SamplingOption kSamplingOptions[] = {
     {"--seed", "seed", 0, 9007199254740992, true, "Seed of the draws (default: another one each time)"},
 };
 
-void AddAskOptions(CLI::App& command, AskOptions* ask) {
-  command
-      .add_option("-n,--predict,--max-tokens", ask->max_tokens,
-                  "Longest answer in tokens; -1, the default = what the context allows")
-      ->check(CLI::Range(-1, 1 << 24));
+std::vector<Option> AskOptionRows(AskOptions* ask) {
+  std::vector<Option> rows = {{"-n,--predict,--max-tokens", &ask->max_tokens,
+                               "Longest answer in tokens; -1, the default = what the context allows", -1,
+                               1 << 24}};
   for (const SamplingOption& option : kSamplingOptions) {
-    const auto set = [ask, &option](const double& value) {
-      if (option.whole) {
-        ask->sampling[option.field] = static_cast<int64_t>(value);
-      } else {
-        ask->sampling[option.field] = value;
-      }
-    };
-    command.add_option_function<double>(option.names, set, option.help)
-        ->check(CLI::Range(option.low, option.high));
+    const auto set = [ask, &option](auto value) { ask->sampling[option.field] = value; };
+    const Target real = std::function<void(double)>(set), whole = std::function<void(int64_t)>(set);
+    rows.push_back({option.names, option.whole ? whole : real, option.help, option.low, option.high});
   }
+  return rows;
 }
 
 }  // namespace
 
-void AddRunCommand(CLI::App& app, Action* selected) {
+void AddRunCommand(CommandLine& line) {
   auto options = std::make_shared<RunOptions>();
   options->start.cluster.parallel = 1;
-  CLI::App* command = app.add_subcommand(
-      "run", "Start a cluster, ask it a question (or chat on a terminal), print what it cost, stop");
-  AddStartOptions(*command, &options->start);
-  command->add_option("--prompt", options->prompt,
-                      "The question; without it standard input, or a chat on a terminal");
-  command->add_option("--system", options->system, "System message, kept when the context is full");
-  AddAskOptions(*command, &options->ask);
-  command->add_flag("--keep", options->keep, "Keep serving after the answer until Ctrl-C");
-  command->callback([options, selected] { *selected = [options] { return RunRun(*options); }; });
+  std::vector<Option> rows = StartOptionRows(&options->start);
+  const std::vector<Option> ask = AskOptionRows(&options->ask);
+  rows.push_back(
+      {"-p,--prompt", &options->prompt, "The question; without it standard input, or a chat on a terminal"});
+  rows.push_back({"--system", &options->system, "System message, kept when the context is full (also -sys)"});
+  rows.insert(rows.end(), ask.begin(), ask.end());
+  rows.push_back({"--keep", &options->keep, "Keep serving after the answer until Ctrl-C"});
+  line.AddCommand("run",
+                  "Start a cluster, ask it a question (or chat on a terminal), print what it cost, stop",
+                  rows, [options] { return RunRun(*options); });
 }
 
 }  // namespace spillway::cli

@@ -167,6 +167,19 @@ class Plan(InspectTest):
         split = self.plan("--vram-budget", "64MiB", "--cpu-stages", 1, "--n-gpu-layers", 1)["stages"]
         self.assertEqual([stage["threads"] for stage in split], [max(1, everything[0]["threads"] // 2)] * 2)
 
+    def test_short_names_are_those_of_llama_cpp(self):
+        long = self.plan("--vram-budget", "64MiB", "--n-gpu-layers", 1, "--parallel", 2, "--threads", 1)
+        short = run("plan", "-m", self.model, "-c", 128, "-ngl", 1, "-np", 2, "-t", 1, "--device", "host", "--json",
+                    "--vram-budget", "64MiB")
+        self.assertEqual(json.loads(short.stdout), long, short.stderr)
+        tokens = run("tokenize", "-m", self.model, stdin=b"ab")
+        self.assertEqual(tokens.stdout, run("tokenize", "--model", self.model, stdin=b"ab").stdout)
+
+    def test_options_outside_their_limits_are_usage_errors(self):
+        for option in (("-c", 0), ("--parallel", 4097), ("-t", "x"), ("--cpu-stages", 65), ("--cpu-stages", -1),
+                       ("--threads", 1.5)):
+            self.check_error(run("plan", self.model, *option), USAGE)
+
     def test_layers_are_inclusive_for_people(self):
         process = run("plan", self.model, "--device", "host", "--vram-budget", "64MiB", "--n-gpu-layers", 1)
         self.assertIn(b"embedding + layers 0-", process.stdout)
@@ -177,6 +190,11 @@ class CommandLine(InspectTest):
         self.assertEqual(run("--help").returncode, OK)
         self.assertEqual(run("logits", "--help").returncode, OK)
         self.assertRegex(run("--version").stdout.decode(), r"^spillway \d+\.\d+\.\d+")
+
+    def test_a_repeatable_option_takes_one_word(self):
+        host = ("--device", "host", "--vram-budget", "1KiB")
+        process = run("up", *host, "--allowed-host", "chat.example", self.model)
+        self.check_error(process, 3, "budget")  # the model was understood and planned
 
     def test_bad_usage_is_code_two(self):
         for arguments in ((), ("frobnicate",), ("logits",), ("logits", "--frobnicate"), ("tokenize",)):

@@ -105,7 +105,7 @@ class Options(unittest.TestCase):
 
     def answer(self, *arguments):
         process = subprocess.run(
-            [str(BINARY), "run", str(self.model), *START, "--ctx-size", "256", "--prompt", "hello", "-n", "12",
+            [str(BINARY), "run", str(self.model), *START, "-c", "256", "-p", "hello", "-n", "12",
              *arguments], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=LIMIT)
         self.assertEqual(process.returncode, 0, process.stderr)
         return process.stdout.split(b"WORKER")[0]
@@ -121,7 +121,7 @@ class Options(unittest.TestCase):
         self.assertNotEqual(self.answer("--repeat-penalty", "9"), greedy)
 
     def test_values_out_of_range_are_usage_errors(self):
-        for option in (("--temp", "3"), ("--top-p", "0"), ("--min-p", "1"), ("--top-k", "-1"), ("--seed", "x"),
+        for option in (("--temp", "3"), ("--top-p", "0"), ("--min-p", "1"), ("--top-k", "-1"), ("--top-k", "1.5"), ("--seed", "x"),
                        ("--predict", "-2"), ("--repeat-penalty", "0")):
             process = run("run", self.model, *START, "--prompt", "a", *option)
             self.assertEqual(process.returncode, 2, (option, process.stderr))
