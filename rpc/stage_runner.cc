@@ -45,14 +45,19 @@ void SendOne(ReplySink& sink, v1::WorkerFrame frame) {
 
 uint64_t BytesOf(const GgufTensor* tensor) { return tensor == nullptr ? 0 : tensor->bytes; }
 
-// Matrices of the layers, as the file holds them.
+// Matrices that a row of the layers reads, as the file holds them: of the experts only those it visits.
 uint64_t LayerBytes(const Model& model, const StageUnits& units) {
   uint64_t bytes = 0;
   for (uint32_t i = units.layer_begin; i < units.layer_end && i < model.layers.size(); ++i) {
     const LayerTensors& layer = model.layers[i];
-    for (const GgufTensor* tensor : {layer.attn_q, layer.attn_k, layer.attn_v, layer.attn_output,
-                                     layer.ffn_gate, layer.ffn_up, layer.ffn_down}) {
+    for (const GgufTensor* tensor :
+         {layer.attn_q, layer.attn_k, layer.attn_v, layer.attn_output, layer.ffn_gate, layer.ffn_up,
+          layer.ffn_down, layer.router, layer.shared_gate, layer.shared_up, layer.shared_down}) {
       bytes += BytesOf(tensor);
+    }
+    const ExpertSpec& experts = model.config.layers[i].experts;
+    for (const GgufTensor* tensor : {layer.gate_experts, layer.up_experts, layer.down_experts}) {
+      if (tensor != nullptr) bytes += tensor->bytes / experts.n_expert * experts.n_used;
     }
   }
   return bytes;

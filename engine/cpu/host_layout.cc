@@ -10,8 +10,8 @@ namespace spillway::cpu {
 namespace {
 
 // Books a tensor at the end of the weight arena.
-absl::Status Place(const GgufTensor* tensor, bool vector, HostLayout* layout, PlannedTensor* planned) {
-  if (tensor == nullptr) return absl::OkStatus();
+void Place(const GgufTensor* tensor, bool vector, HostLayout* layout, PlannedTensor* planned) {
+  if (tensor == nullptr) return;
   planned->tensor = tensor;
   planned->vector = vector;
   planned->n_in = static_cast<uint32_t>(tensor->dims[0]);
@@ -20,17 +20,14 @@ absl::Status Place(const GgufTensor* tensor, bool vector, HostLayout* layout, Pl
   if (vector) {
     planned->bytes = uint64_t{planned->n_out} * PadTo16(planned->n_in) * sizeof(float);
   } else {
-    absl::StatusOr<Packing> packing = PackingOf(tensor->type);
-    if (!packing.ok()) return Unimplemented("tensor {}: {}", tensor->name, MessageOf(packing.status()));
-    planned->packing = *packing;
+    planned->packing = PackingOf(tensor->type);
     planned->bytes = planned->n_slabs * PackedBytes(planned->packing, planned->n_out, planned->n_in);
   }
   planned->offset = layout->weight_bytes;
   layout->weight_bytes += LedgerBytes(planned->bytes);
-  return absl::OkStatus();
 }
 
-absl::Status PlaceLayer(const LayerTensors& t, HostLayout* layout) {
+void PlaceLayer(const LayerTensors& t, HostLayout* layout) {
   auto& slots = layout->layers.emplace_back();
   const std::pair<LayerSlot, const GgufTensor*> matrices[] = {
       {kAttnQ, t.attn_q},
@@ -67,11 +64,8 @@ absl::Status PlaceLayer(const LayerTensors& t, HostLayout* layout) {
       {kUpExpertBias, t.up_expert_bias},
       {kDownExpertBias, t.down_expert_bias},
   };
-  for (const auto& [slot, tensor] : matrices)
-    SPILLWAY_RETURN_IF_ERROR(Place(tensor, false, layout, &slots[slot]));
-  for (const auto& [slot, tensor] : vectors)
-    SPILLWAY_RETURN_IF_ERROR(Place(tensor, true, layout, &slots[slot]));
-  return absl::OkStatus();
+  for (const auto& [slot, tensor] : matrices) Place(tensor, false, layout, &slots[slot]);
+  for (const auto& [slot, tensor] : vectors) Place(tensor, true, layout, &slots[slot]);
 }
 
 // Strides: the widest layer held decides.
@@ -181,11 +175,11 @@ absl::StatusOr<HostLayout> LayOutHostStage(const Model& model, const StageUnits&
   SPILLWAY_RETURN_IF_ERROR(CheckShape(model, units, options));
   HostLayout layout;
   for (uint32_t i = units.layer_begin; i < units.layer_end; ++i) {
-    SPILLWAY_RETURN_IF_ERROR(PlaceLayer(model.layers[i], &layout));
+    PlaceLayer(model.layers[i], &layout);
   }
   if (units.head) {
-    SPILLWAY_RETURN_IF_ERROR(Place(model.output_norm, true, &layout, &layout.output_norm));
-    SPILLWAY_RETURN_IF_ERROR(Place(model.output, false, &layout, &layout.output));
+    Place(model.output_norm, true, &layout, &layout.output_norm);
+    Place(model.output, false, &layout, &layout.output);
   }
   if (units.embedding) layout.mapped_bytes = model.token_embd->bytes;
   SetStrides(model, units, options, &layout);

@@ -114,7 +114,7 @@ struct HostLayout {
 // Whether a layer's blocks leave their outputs in kBranch instead of adding them as they come.
 bool HasBranch(const LayerSpec& spec, const LayerTensors& tensors);
 
-// Unimplemented names a weight format or layer shape that the host backend cannot compute.
+// InvalidArgument names layers that are not the model's and options that make no stage.
 absl::StatusOr<HostLayout> LayOutHostStage(const Model& model, const StageUnits& units,
                                            const StageOptions& options);
 

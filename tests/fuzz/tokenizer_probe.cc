@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "engine/tokenizer/byte_alphabet.h"
@@ -77,32 +76,30 @@ Vocabulary MakeVocabulary(Reader& reader) {
   return vocabulary;
 }
 
-void Require(bool holds) {
-  if (!holds) std::abort();
-}
-
 }  // namespace
 
-void ProbeTokenizer(std::string_view bytes) {
+std::string ProbeTokenizer(std::string_view bytes) {
   Reader reader(bytes);
   const auto tokenizer = Tokenizer::Create(MakeVocabulary(reader));
-  if (!tokenizer.ok()) return;
+  if (!tokenizer.ok()) return "";
   for (const bool special : {false, true}) {
     const auto ids = (*tokenizer)->Encode(reader.rest(), special);
     StreamDecoder decoder(**tokenizer);
     std::string streamed;
     for (const int32_t id : ids) {
-      Require(id >= 0 && static_cast<uint32_t>(id) < (*tokenizer)->n_vocab());
+      if (id < 0 || static_cast<uint32_t>(id) >= (*tokenizer)->n_vocab()) return fmt::format("token {}", id);
       streamed += decoder.Add(id);
     }
     streamed += decoder.Finish();
     for (std::string_view rest = streamed; !rest.empty();) {
       const Utf8Step step = NextUtf8(rest);
-      Require(step.kind == Utf8Kind::kCharacter);
+      if (step.kind != Utf8Kind::kCharacter) return "the stream is not UTF-8";
       rest.remove_prefix(step.length);
     }
-    Require((*tokenizer)->Decode(ids, special).size() <= 3 * (reader.rest().size() + 1) + 16 * ids.size());
+    const size_t size = (*tokenizer)->Decode(ids, special).size();
+    if (size > 3 * (reader.rest().size() + 1) + 16 * ids.size()) return fmt::format("{} bytes decoded", size);
   }
+  return "";
 }
 
 }  // namespace spillway::test

@@ -248,15 +248,27 @@ TEST(Stream, ItsSequencesEndWithIt) {
   EXPECT_EQ(c.events.Reply().reply.segments(0).code(), v1::SEGMENT_CODE_UNKNOWN_SEQUENCE);
 }
 
-TEST(Stream, NoEventComesAfterDisconnect) {
-  Gate gate;
+WorkerOptions HeldBy(Gate* gate) {
   WorkerOptions options;
-  options.gate = &gate;
-  Connected c(options);
-  c.client.SendOpen(OpenOf(1));
-  gate.Close();
-  c.client.SendForward(ForwardOf(1, 1, 0, 1, 0, 8));
-  gate.AwaitWaiting();
+  options.gate = gate;
+  return options;
+}
+
+// A worker that computes micro-batch 1 until the gate opens.
+struct Held {
+  Gate gate;
+  Connected c{HeldBy(&gate)};
+  Held() {
+    c.client.SendOpen(OpenOf(1));
+    gate.Close();
+    c.client.SendForward(ForwardOf(1, 1, 0, 1, 0, 8));
+    gate.AwaitWaiting();
+  }
+};
+
+TEST(Stream, NoEventComesAfterDisconnect) {
+  Held held;
+  auto& [gate, c] = held;
   c.client.Disconnect();
   EXPECT_EQ(c.events.lost_count(), 1u);
   gate.Open();
@@ -299,14 +311,8 @@ TEST(Stream, AClientMayGoAwayAtAnyMoment) {
 }
 
 TEST(Stream, TooManyWaitingFramesEndIt) {
-  Gate gate;
-  WorkerOptions options;
-  options.gate = &gate;
-  Connected c(options);
-  c.client.SendOpen(OpenOf(1));
-  gate.Close();
-  c.client.SendForward(ForwardOf(1, 1, 0, 1, 0, 8));
-  gate.AwaitWaiting();
+  Held held;
+  auto& [gate, c] = held;
   for (uint64_t step = 2; step <= 400; ++step) c.client.SendForward(ForwardOf(step, 1, 0, 1, 0, 8));
   const absl::Status lost = c.events.Lost();
   EXPECT_TRUE(absl::IsResourceExhausted(lost)) << lost;
@@ -315,14 +321,8 @@ TEST(Stream, TooManyWaitingFramesEndIt) {
 }
 
 TEST(Stream, ControlFramesThatWaitAreNotCountedAsMicroBatches) {
-  Gate gate;
-  WorkerOptions options;
-  options.gate = &gate;
-  Connected c(options);
-  c.client.SendOpen(OpenOf(1));
-  gate.Close();
-  c.client.SendForward(ForwardOf(1, 1, 0, 1, 0, 8));
-  gate.AwaitWaiting();
+  Held held;
+  auto& [gate, c] = held;
   for (uint64_t id = 100; id < 700; ++id) c.client.SendClose(id);
   c.client.SendForward(ForwardOf(2, 1, 0, 1, 0, 8));
   while (c.worker.service().waiting() < 601 && c.events.lost_count() == 0) std::this_thread::yield();
