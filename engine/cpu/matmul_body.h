@@ -134,6 +134,11 @@ struct SubScaled16 {
   }
 };
 
+// How far ahead of the sums a record is asked for where it is read once: more than half of a page, since the
+// hardware stops at the page's end. SmolLM2's decode on one Zen 3 core: 7.3 ms a token without, 6.0 with; 4 KiB
+// 6.5, 8 KiB 6.7, into all levels of cache (4 KiB) 6.9.
+inline constexpr uint32_t kReadAhead = 2048;
+
 template <class V>
 struct MatmulBody {
   using F = typename V::F;
@@ -159,7 +164,13 @@ struct MatmulBody {
       meta[r] = q.blocks + (row + r) * (q.code_stride / kBlockColumns);
       acc[r] = V::Zero();
     }
+    const bool read_once = args.rows == R;  // else the next tile wants it from the cache
     for (uint32_t column = 0; column < args.w->n_in; column += Record::kColumns) {
+      if (read_once) {
+        for (uint32_t line = 0; line < Record::kBytes; line += 64) {
+          __builtin_prefetch(record + kReadAhead + line, /*write=*/0, /*locality=*/0);
+        }
+      }
       Record::template Add<R>(record, codes, meta, acc);
       record += Record::kBytes;
       for (int r = 0; r < R; ++r) {
