@@ -101,6 +101,7 @@ absl::StatusOr<ClusterPlan> PlanCluster(const GatewayOptions& options, const Mod
     StageSetup setup =
         MakeStageSetup(planned, worker.profile.device, model.file->identity(), worker.name, worker.target);
     setup.gpu = planned.gpu && has_gpu;
+    setup.data_plane = options.data_plane;
     spdlog::info("event=planned stage={} worker={} layers={} embedding={} head={} bytes={} kv_pages={}",
                  result.stages.size(), worker.name,
                  FormatLayers(planned.units.layer_begin, planned.units.layer_end), planned.units.embedding,

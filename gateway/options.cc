@@ -67,6 +67,12 @@ void AddServing(CLI::App& app, GatewayOptions& options) {
   app.add_option("--activation-type", options.activation_type,
                  "of activations on the wire (default f32: exact)")
       ->transform(CLI::CheckedTransformer(types));
+  const std::map<std::string, rpc::DataPlane> planes = {{"auto", rpc::DataPlane::kAuto},
+                                                        {"grpc", rpc::DataPlane::kGrpc}};
+  app.add_option("--data-plane", options.data_plane,
+                 "what carries activations: auto (default; a Unix socket where the worker runs on this host, "
+                 "else gRPC) or grpc")
+      ->transform(CLI::CheckedTransformer(planes));
   app.add_option("--model-name", options.model_names, "a further name that requests may use (repeatable)");
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gateway/http/access_policy.h"
+#include "rpc/stage_client.h"
 #include "spillway/v1/worker.pb.h"
 
 namespace spillway::gateway {
@@ -22,6 +23,7 @@ struct GatewayOptions {
   uint32_t max_rows = 256;
   uint32_t queue = 64;
   v1::ActivationType activation_type = v1::ACTIVATION_TYPE_F32;
+  rpc::DataPlane data_plane = rpc::DataPlane::kAuto;
   std::string http = "127.0.0.1:8080";
   std::string grpc = "127.0.0.1:50050";
   std::string admin = "127.0.0.1:50060";

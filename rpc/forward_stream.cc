@@ -37,7 +37,8 @@ void ForwardStream::OnReadDone(bool ok) {
   }
   absl::Status status;
   try {
-    status = HandleFrame();
+    const std::lock_guard lock(reading_);
+    status = HandleFrame(frame_);
   } catch (const std::exception& error) {
     status = Internal("forward stream: {}", error.what());
   }
@@ -52,37 +53,84 @@ void ForwardStream::OnReadDone(bool ok) {
   host_.Work();
 }
 
-absl::Status ForwardStream::HandleFrame() {
-  if (joiner_ == nullptr && frame_.frame_case() != v1::ClientFrame::kHello) {
+absl::Status ForwardStream::HandleFrame(v1::ClientFrame& frame) {
+  if (joiner_ == nullptr && frame.frame_case() != v1::ClientFrame::kHello) {
     return InvalidArgument("forward stream: the first frame must be Hello");
   }
-  const uint64_t bytes = frame_.ByteSizeLong();
-  switch (frame_.frame_case()) {
+  const uint64_t bytes = frame.ByteSizeLong();
+  switch (frame.frame_case()) {
     case v1::ClientFrame::kHello: {
       if (joiner_ != nullptr) return InvalidArgument("forward stream: a second Hello");
-      const uint64_t epoch = frame_.hello().epoch();
+      const uint64_t epoch = frame.hello().epoch();
       SPILLWAY_ASSIGN_OR_RETURN(const ForwardLimits limits, host_.Attach(shared_from_this(), epoch));
       joiner_ = std::make_unique<ForwardJoiner>(limits);
       std::vector<v1::WorkerFrame> frames(1);
-      frames[0].mutable_hello()->set_epoch(epoch);
+      v1::HelloReply* const reply = frames[0].mutable_hello();
+      reply->set_epoch(epoch);
+      if (frame.hello().local_plane()) OfferLocalPlane(reply);
       Send(std::move(frames));
       return absl::OkStatus();
     }
     case v1::ClientFrame::kForward:
-      return HandleForward(std::move(*frame_.mutable_forward()));
+      return HandleForward(std::move(*frame.mutable_forward()));
     case v1::ClientFrame::kOpen:
-      return Queue(std::move(*frame_.mutable_open()), bytes);
+      return Queue(std::move(*frame.mutable_open()), bytes);
     case v1::ClientFrame::kFork:
-      return Queue(std::move(*frame_.mutable_fork()), bytes);
+      return Queue(std::move(*frame.mutable_fork()), bytes);
     case v1::ClientFrame::kClose:
-      return Queue(std::move(*frame_.mutable_close()), bytes);
+      return Queue(std::move(*frame.mutable_close()), bytes);
     case v1::ClientFrame::kCancel:
-      queue_.Cancel(this, frame_.cancel().sequence());
+      queue_.Cancel(this, frame.cancel().sequence());
       return absl::OkStatus();
     case v1::ClientFrame::FRAME_NOT_SET:
       break;
   }
   return InvalidArgument("forward stream: an empty frame, or one of a kind this version does not know");
+}
+
+void ForwardStream::OfferLocalPlane(v1::HelloReply* hello) {
+  LocalListener* const listener = host_.local_plane();
+  if (listener == nullptr) return;
+  const std::shared_ptr<ForwardStream> self = shared_from_this();
+  std::string token = listener->Expect([self](const auto& socket) { return self->AttachLocal(socket); },
+                                       [self](LocalSocket& socket) { self->ServeLocal(socket); });
+  hello->set_local_name(listener->name());
+  hello->set_local_token(token);
+  bool ended = false;
+  {
+    const std::lock_guard lock(mutex_);
+    ended = end_.has_value();
+    local_token_ = token;
+  }
+  if (ended) listener->Forget(token);
+}
+
+bool ForwardStream::AttachLocal(const std::shared_ptr<LocalSocket>& socket) {
+  const std::lock_guard lock(mutex_);
+  if (end_.has_value()) return false;
+  local_ = socket;
+  return true;
+}
+
+// Two threads take turns in here: the one that read a frame computes it while the other waits for the next.
+void ForwardStream::ServeLocal(LocalSocket& socket) {
+  while (alive()) {
+    absl::Status status;
+    try {
+      const std::lock_guard lock(reading_);
+      const absl::StatusOr<bool> more = socket.Receive(&local_frame_);
+      status = !more.ok() ? more.status()
+               : !*more   ? absl::CancelledError("the gateway left")
+                          : HandleFrame(local_frame_);
+    } catch (const std::exception& error) {
+      status = Internal("local plane: {}", error.what());
+    }
+    if (!status.ok()) {
+      End(status);
+      return;
+    }
+    host_.Work();
+  }
 }
 
 absl::Status ForwardStream::HandleForward(v1::Forward forward) {
@@ -124,6 +172,10 @@ void ForwardStream::Send(std::vector<v1::WorkerFrame> frames) {
   {
     const std::lock_guard lock(mutex_);
     if (end_.has_value()) return;
+    if (local_ != nullptr) {
+      for (const v1::WorkerFrame& frame : frames) local_->Send(frame);
+      return;
+    }
     for (v1::WorkerFrame& frame : frames) {
       outgoing_bytes_ += frame.ByteSizeLong();
       outgoing_.push_back(std::move(frame));
@@ -169,14 +221,23 @@ void ForwardStream::OnWriteDone(bool ok) {
 
 void ForwardStream::End(const absl::Status& status) {
   bool writing = false;
+  std::shared_ptr<LocalSocket> local;
+  std::string token;
   {
     const std::lock_guard lock(mutex_);
     if (end_.has_value()) return;
+    local = local_;
+    token = local_token_;
     end_ = ToGrpc(status);
     alive_.store(false, std::memory_order_release);
     writing = writing_;
     outgoing_.clear();
     outgoing_bytes_ = 0;
+  }
+  if (local != nullptr) {
+    local->Close();
+  } else if (!token.empty()) {
+    host_.local_plane()->Forget(token);
   }
   if (!writing) {
     Finish(ToGrpc(status));

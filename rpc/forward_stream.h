@@ -1,5 +1,6 @@
-// One gateway's Forward stream on the worker: reads frames on gRPC's callback threads, checks their order and
-// bounds, queues them, and lends its thread to compute them. Knows nothing of stages.
+// One gateway's Forward stream on the worker: reads frames on gRPC's callback threads or from the local
+// plane, checks their order and bounds, queues them, and lends its thread to compute them. Knows nothing of
+// stages.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "rpc/fragments.h"
+#include "rpc/local_socket.h"
 #include "rpc/work_queue.h"
 #include "spillway/v1/worker.grpc.pb.h"
 
@@ -31,6 +33,8 @@ class StreamHost {
   virtual void Detach(const ForwardStream* stream) = 0;
   // Computes what was queued, on this thread if no other does.
   virtual void Work() = 0;
+  // Null: no local plane is offered.
+  virtual LocalListener* local_plane() { return nullptr; }
 };
 
 // Thread-safe. Keeps itself alive until gRPC is done with it; the queue's items share it.
@@ -56,7 +60,10 @@ class ForwardStream final : public grpc::ServerBidiReactor<v1::ClientFrame, v1::
  private:
   ForwardStream(StreamHost& host, WorkQueue& queue, grpc::CallbackServerContext* context)
       : host_(host), queue_(queue), context_(context) {}
-  absl::Status HandleFrame();
+  absl::Status HandleFrame(v1::ClientFrame& frame);  // with reading_
+  void OfferLocalPlane(v1::HelloReply* hello);
+  bool AttachLocal(const std::shared_ptr<LocalSocket>& socket);
+  void ServeLocal(LocalSocket& socket);
   absl::Status HandleForward(v1::Forward forward);
   absl::Status Queue(WorkItem::Work work, uint64_t bytes);
 
@@ -68,12 +75,16 @@ class ForwardStream final : public grpc::ServerBidiReactor<v1::ClientFrame, v1::
   std::atomic<uint64_t> queued_steps_{0};
   std::atomic<uint64_t> queued_bytes_{0};
 
-  // Confined to the reading callbacks, one at a time.
-  v1::ClientFrame frame_;
+  v1::ClientFrame frame_;  // of the reading callbacks, one at a time
+
+  std::mutex reading_;  // a frame at a time, whichever way it came; then mutex_
+  v1::ClientFrame local_frame_;
   std::unique_ptr<ForwardJoiner> joiner_;  // set by Hello
   std::vector<ForwardJoiner::Refusal> refusals_;
 
   std::mutex mutex_;
+  std::shared_ptr<LocalSocket> local_;  // takes all replies once it is there; shared with its threads
+  std::string local_token_;
   bool writing_ = false;           // a write is with gRPC
   v1::WorkerFrame writing_frame_;  // belongs to whoever set writing_
   std::deque<v1::WorkerFrame> outgoing_;

@@ -1,5 +1,7 @@
 // One completion-queue thread per client. A stream's object lives until its Finish has come back; sends are
-// queued and at most one write is with gRPC. Callbacks run on the client's thread without any lock held.
+// queued and at most one write is with gRPC. Where the worker offers the local plane, frames pass there
+// instead and a thread of the stream reads the replies; gRPC still says when the stream is over. Callbacks
+// run without any lock held, one at a time.
 #include "rpc/stage_client.h"
 
 #include <grpcpp/grpcpp.h>
@@ -15,6 +17,7 @@
 #include "engine/base/status.h"
 #include "rpc/convert.h"
 #include "rpc/fragments.h"
+#include "rpc/local_socket.h"
 #include "rpc/server.h"
 #include "spillway/v1/worker.grpc.pb.h"
 
@@ -26,6 +29,9 @@ using Clock = std::chrono::steady_clock;
 
 // A row's activations or logits: no model has more than 2^19 values in either.
 constexpr uint64_t kMaxRowBytes = uint64_t{2} << 20;
+
+// How long the last replies may take to be read once gRPC says that the stream is over.
+constexpr std::chrono::milliseconds kLastReplies{200};
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
   grpc::ChannelArguments arguments;
@@ -56,8 +62,9 @@ struct Tag {
 // One Forward call. Events come on the client's thread only.
 class Stream {
  public:
-  Stream(v1::Worker::Stub& stub, grpc::CompletionQueue& queue, uint64_t epoch, StageEvents events)
-      : epoch_(epoch), events_(std::move(events)) {
+  Stream(v1::Worker::Stub& stub, grpc::CompletionQueue& queue, uint64_t epoch, bool local_plane,
+         StageEvents events)
+      : epoch_(epoch), local_plane_(local_plane), events_(std::move(events)) {
     call_ = stub.PrepareAsyncForward(&context_, &queue);
   }
 
@@ -84,14 +91,18 @@ class Stream {
   void End() {
     context_.TryCancel();
     std::unique_lock lock(mutex_);
+    if (local_ != nullptr) local_->Close();
     changed_.wait(lock, [&] { return state_ == State::kEnded; });
+  }
+
+  bool local() {
+    const std::lock_guard lock(mutex_);
+    return local_ != nullptr;
   }
 
   void Send(std::vector<v1::ClientFrame> frames) {
     const std::lock_guard lock(mutex_);
-    if (state_ != State::kConnected) return;
-    for (v1::ClientFrame& frame : frames) outgoing_.push_back(std::move(frame));
-    WriteNext();
+    if (state_ == State::kConnected) SendAll(std::move(frames));
   }
 
   void SendForward(v1::Forward forward) {
@@ -104,8 +115,7 @@ class Stream {
     if (state_ != State::kConnected) return;
     pending.sent = Clock::now();
     pending_[step] = pending;
-    for (v1::ClientFrame& frame : frames) outgoing_.push_back(std::move(frame));
-    WriteNext();
+    SendAll(std::move(frames));
   }
 
   void OnEvent(Tag::Kind kind, bool ok) {
@@ -133,6 +143,18 @@ class Stream {
     uint64_t rows = 0;
   };
 
+  // With mutex_.
+  void SendAll(std::vector<v1::ClientFrame> frames) {
+    for (v1::ClientFrame& frame : frames) {
+      if (local_ != nullptr) {
+        local_->Send(frame);
+      } else {
+        outgoing_.push_back(std::move(frame));
+      }
+    }
+    WriteNext();
+  }
+
   // With mutex_. Starts the next write unless one is with gRPC or the stream is over.
   void WriteNext() {
     if (writing_ || finishing_ || outgoing_.empty()) return;
@@ -150,7 +172,9 @@ class Stream {
     }
     ++operations_;
     call_->Read(&incoming_, &read_);
-    outgoing_.emplace_front().mutable_hello()->set_epoch(epoch_);
+    v1::Hello* const hello = outgoing_.emplace_front().mutable_hello();
+    hello->set_epoch(epoch_);
+    hello->set_local_plane(local_plane_);
     WriteNext();
   }
 
@@ -172,12 +196,9 @@ class Stream {
 
   void OnRead(bool ok) {
     if (ok) {
-      const absl::Status status = HandleFrame();
+      const absl::Status status = HandleFrame(incoming_);
       const std::lock_guard lock(mutex_);
-      if (!status.ok() && broken_.ok()) {
-        broken_ = status;
-        context_.TryCancel();
-      }
+      Break(status);
       ++operations_;
       call_->Read(&incoming_, &read_);
       return;
@@ -186,29 +207,80 @@ class Stream {
     FinishCall();
   }
 
-  absl::Status HandleFrame() {
-    if (!broken_.ok()) return absl::OkStatus();
-    switch (incoming_.frame_case()) {
-      case v1::WorkerFrame::kHello: {
-        const std::lock_guard lock(mutex_);
-        if (incoming_.hello().epoch() != epoch_)
-          return Internal("hello: epoch {} came back", incoming_.hello().epoch());
-        if (abandoned_) return absl::OkStatus();
-        state_ = State::kConnected;
-        greeted_ = true;
-        changed_.notify_all();
-        return absl::OkStatus();
-      }
+  // With mutex_. The peer did something against the protocol: nothing of it counts any more.
+  void Break(const absl::Status& status) {
+    if (status.ok() || !broken_.ok()) return;
+    broken_ = status;
+    context_.TryCancel();
+  }
+
+  absl::Status HandleFrame(v1::WorkerFrame& frame) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!broken_.ok()) return absl::OkStatus();
+    }
+    switch (frame.frame_case()) {
+      case v1::WorkerFrame::kHello:
+        return HandleHello(frame.hello());
       case v1::WorkerFrame::kReply:
-        return HandleReply(std::move(*incoming_.mutable_reply()));
+        return HandleReply(std::move(*frame.mutable_reply()));
       case v1::WorkerFrame::kSequenceError:
-        if (events_.on_sequence_error)
-          events_.on_sequence_error(std::move(*incoming_.mutable_sequence_error()));
+        if (events_.on_sequence_error) events_.on_sequence_error(std::move(*frame.mutable_sequence_error()));
         return absl::OkStatus();
       case v1::WorkerFrame::FRAME_NOT_SET:
         break;
     }
     return absl::OkStatus();  // of a newer version: nothing we asked for
+  }
+
+  absl::Status HandleHello(const v1::HelloReply& hello) {
+    if (hello.epoch() != epoch_) return Internal("hello: epoch {} came back", hello.epoch());
+    std::unique_ptr<LocalSocket> local;
+    if (local_plane_ && !hello.local_name().empty()) {
+      // Not to be had across hosts and network namespaces: then frames go over gRPC.
+      absl::StatusOr<std::unique_ptr<LocalSocket>> connected =
+          ConnectLocal(hello.local_name(), hello.local_token());
+      if (connected.ok()) local = *std::move(connected);
+    }
+    const std::lock_guard lock(mutex_);
+    if (abandoned_ || greeted_) return absl::OkStatus();
+    if (local != nullptr) {
+      local_ = std::move(local);
+      local_open_ = true;
+      local_thread_ = std::thread([this] { ReadLocal(); });
+    }
+    state_ = State::kConnected;
+    greeted_ = true;
+    changed_.notify_all();
+    return absl::OkStatus();
+  }
+
+  // The local plane's replies, until it is closed.
+  void ReadLocal() {
+    v1::WorkerFrame frame;
+    for (;;) {
+      absl::StatusOr<bool> more = local_->Receive(&frame);
+      const bool whole = more.ok() && *more;
+      const absl::Status status = whole ? HandleFrame(frame) : more.status();
+      if (whole && status.ok()) continue;
+      const std::lock_guard lock(mutex_);
+      Break(status);
+      local_open_ = false;
+      changed_.notify_all();
+      return;
+    }
+  }
+
+  // gRPC says that the stream is over. A worker that ended it has closed the local plane behind its last
+  // reply.
+  void EndLocal() {
+    if (!local_thread_.joinable()) return;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, kLastReplies, [&] { return !local_open_; });
+    }
+    local_->Close();
+    local_thread_.join();
   }
 
   absl::Status HandleReply(v1::ForwardReply fragment) {
@@ -237,6 +309,7 @@ class Stream {
 
   // The last operation of a finished call ends the stream and lets go of it.
   void OperationDone(bool finished) {
+    if (finished) EndLocal();
     std::shared_ptr<Stream> self;
     absl::Status status;
     bool tell = false;
@@ -259,6 +332,7 @@ class Stream {
   }
 
   const uint64_t epoch_;
+  const bool local_plane_;
   const StageEvents events_;
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientAsyncReaderWriter<v1::ClientFrame, v1::WorkerFrame>> call_;
@@ -267,12 +341,16 @@ class Stream {
 
   // Confined to the client's thread.
   v1::WorkerFrame incoming_;
-  ReplyJoiner joiner_;
   grpc::Status final_;
+  std::thread local_thread_;
+
+  ReplyJoiner joiner_;  // of the thread that reads replies
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::shared_ptr<Stream> self_;  // held while gRPC has operations of ours
+  std::shared_ptr<Stream> self_;        // held while gRPC has operations of ours
+  std::unique_ptr<LocalSocket> local_;  // set before kConnected, kept to the end
+  bool local_open_ = false;
   State state_ = State::kConnecting;
   bool greeted_ = false;
   bool abandoned_ = false;
@@ -295,6 +373,7 @@ std::chrono::system_clock::time_point SystemDeadline(std::chrono::milliseconds d
 struct StageClient::Impl {
   std::string name;
   std::string target;
+  bool local_plane = true;
   std::unique_ptr<v1::Worker::Stub> stub;
   grpc::CompletionQueue queue;
   std::mutex mutex;
@@ -316,9 +395,11 @@ struct StageClient::Impl {
   }
 };
 
-StageClient::StageClient(std::string name, const std::string& target) : impl_(std::make_unique<Impl>()) {
+StageClient::StageClient(std::string name, const std::string& target, DataPlane plane)
+    : impl_(std::make_unique<Impl>()) {
   impl_->name = std::move(name);
   impl_->target = target;
+  impl_->local_plane = plane == DataPlane::kAuto;
   impl_->stub = v1::Worker::NewStub(MakeChannel(target));
   impl_->thread = std::thread([impl = impl_.get()] { impl->Run(); });
 }
@@ -360,7 +441,8 @@ absl::Status StageClient::LoadStage(const v1::LoadStageRequest& request, std::ch
 absl::Status StageClient::Connect(uint64_t epoch, StageEvents events, std::chrono::milliseconds deadline) {
   const Clock::time_point end = Clock::now() + deadline;
   Disconnect();
-  auto stream = std::make_shared<Stream>(*impl_->stub, impl_->queue, epoch, std::move(events));
+  auto stream =
+      std::make_shared<Stream>(*impl_->stub, impl_->queue, epoch, impl_->local_plane, std::move(events));
   {
     const std::lock_guard lock(impl_->mutex);
     impl_->stream = stream;
@@ -371,6 +453,11 @@ absl::Status StageClient::Connect(uint64_t epoch, StageEvents events, std::chron
 
 void StageClient::Disconnect() {
   if (const std::shared_ptr<Stream> stream = impl_->Current()) stream->End();
+}
+
+bool StageClient::local() const {
+  const std::shared_ptr<Stream> stream = impl_->Current();
+  return stream != nullptr && stream->local();
 }
 
 void StageClient::SendForward(v1::Forward forward) {

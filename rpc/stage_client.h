@@ -24,8 +24,11 @@ struct HopReply {
   uint64_t received_bytes = 0;
 };
 
-// Called on the client's own thread; must return at once. on_lost is called once, last, for a stream that
-// ended.
+// What carries the frames of a stream. kAuto: a Unix socket where the worker runs on this host, else gRPC.
+enum class DataPlane : uint8_t { kGrpc, kAuto };
+
+// Called on the client's own threads, one at a time; must return at once. on_lost is called once, last, for a
+// stream that ended.
 struct StageEvents {
   std::function<void(HopReply)> on_reply;
   std::function<void(v1::SequenceError)> on_sequence_error;
@@ -37,7 +40,7 @@ struct StageEvents {
 class StageClient {
  public:
   // target: "host:port". No connection is made yet.
-  StageClient(std::string name, const std::string& target);
+  StageClient(std::string name, const std::string& target, DataPlane plane = DataPlane::kAuto);
   ~StageClient();  // Disconnect
 
   const std::string& name() const;
@@ -53,6 +56,8 @@ class StageClient {
   // Ends the stream and waits until its last event (on_lost: Cancelled) has returned. Idempotent. As Connect,
   // not to be called from StageEvents.
   void Disconnect();
+  // Whether the frames of the latest stream pass the local plane.
+  bool local() const;
 
   // `forward.activations` is taken over and fragmented as needed.
   void SendForward(v1::Forward forward);

@@ -69,6 +69,14 @@ WorkerService::WorkerService(WorkerConfig config, const Model& model, Ledger& le
       judge_(std::move(judge)),
       service_(std::make_unique<Service>(*this)),
       runner_(model, config_.device, metrics, [this] { ReviewAfterForward(); }) {
+  if (config_.local_plane) {
+    absl::StatusOr<std::unique_ptr<LocalListener>> local = LocalListener::Start();
+    if (local.ok()) {
+      local_ = *std::move(local);
+    } else {
+      spdlog::warn("event=no_local_plane error=\"{}\"", MessageOf(local.status()));
+    }
+  }
   Review();
 }
 

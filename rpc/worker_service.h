@@ -33,6 +33,7 @@ struct WorkerConfig {
   std::string identity;       // of the model file
   std::string model_name;
   std::string version;
+  bool local_plane = true;  // offer gateways on this host a Unix socket for the frames
 };
 
 using StageFactory = std::function<absl::StatusOr<std::unique_ptr<Stage>>(
@@ -68,6 +69,7 @@ class WorkerService final : public StreamHost {
   absl::StatusOr<ForwardLimits> Attach(const std::shared_ptr<ForwardStream>& stream, uint64_t epoch) override;
   void Detach(const ForwardStream* stream) override;
   void Work() override { runner_.Work(); }
+  LocalListener* local_plane() override { return local_.get(); }
 
  private:
   class Service;
@@ -110,7 +112,8 @@ class WorkerService final : public StreamHost {
   std::atomic<int64_t> next_review_ns_{0};
 
   std::unique_ptr<Service> service_;
-  StageRunner runner_;  // last: its thread calls back
+  StageRunner runner_;                    // its thread calls back
+  std::unique_ptr<LocalListener> local_;  // last: its threads compute
 };
 
 }  // namespace spillway::rpc

@@ -25,6 +25,7 @@ struct ClusterSetup {
   std::string n_gpu_layers;
   PortPlan ports;
   bool verbose = false;  // logs to stderr instead of files
+  std::string data_plane;
   std::vector<std::string> allowed_hosts;
   std::vector<std::string> allowed_origins;
 };

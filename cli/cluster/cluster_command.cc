@@ -17,6 +17,9 @@ std::vector<Option> StartOptionRows(StartOptions* options) {
       {"--port", &options->port, "Port of the API; 0 = any free", 0, 65535},
       {"--port-base", &options->port_base,
        "All other listeners take ports from here on; 0 = any free (default: the documented ports)", 0, 65535},
+      OneOf({"--data-plane", &options->data_plane,
+             "What carries activations: auto (default; a Unix socket on this host, else gRPC) or grpc"},
+            {"auto", "grpc"}),
       {"--allowed-host", &options->allowed_hosts,
        "A name besides those of loopback that the API is reached by, through a proxy (repeatable)"},
       {"--allowed-origin", &options->allowed_origins,
@@ -43,6 +46,7 @@ std::optional<PreparedCluster> PrepareCluster(const StartOptions& options, int* 
   setup.model = std::filesystem::absolute(options.cluster.model).string();
   setup.n_gpu_layers = options.cluster.n_gpu_layers;
   setup.verbose = options.verbose;
+  setup.data_plane = options.data_plane;
   setup.allowed_hosts = options.allowed_hosts;
   setup.allowed_origins = options.allowed_origins;
   setup.plan = std::move(*plan);

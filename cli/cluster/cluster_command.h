@@ -19,6 +19,7 @@ struct StartOptions {
   uint16_t port = 8080;
   std::optional<uint16_t> port_base;
   bool verbose = false;
+  std::string data_plane;
   std::vector<std::string> allowed_hosts;  // by the API, as the gateway's options of this name
   std::vector<std::string> allowed_origins;
 };

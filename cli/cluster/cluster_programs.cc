@@ -53,6 +53,7 @@ void Cluster::AddGateway() {
     const char* flag = child->name() == "gpu-worker" ? "--gpu-worker" : "--cpu-worker";
     arguments.insert(arguments.end(), {flag, child->Address("grpc")});
   }
+  if (!setup_.data_plane.empty()) arguments.push_back("--data-plane=" + setup_.data_plane);
   for (const std::string& host : setup_.allowed_hosts) arguments.push_back("--allowed-host=" + host);
   for (const std::string& origin : setup_.allowed_origins) arguments.push_back("--allowed-origin=" + origin);
   const PortPlan& ports = setup_.ports;

@@ -123,7 +123,8 @@ Json StatusJson(const v1::ClusterStatus& status) {
                       {"queue_seconds", stage.queue_seconds()},
                       {"compute_seconds", stage.compute_seconds()},
                       {"serialize_seconds", stage.serialize_seconds()},
-                      {"transport_seconds", stage.transport_seconds()}});
+                      {"transport_seconds", stage.transport_seconds()},
+                      {"data_plane", stage.data_plane()}});
   }
   return {{"model", status.model()},
           {"identity", status.model_identity()},

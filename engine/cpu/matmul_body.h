@@ -135,8 +135,8 @@ struct SubScaled16 {
 };
 
 // How far ahead of the sums a record is asked for where it is read once: more than half of a page, since the
-// hardware stops at the page's end. SmolLM2's decode on one Zen 3 core: 7.3 ms a token without, 6.0 with; 4 KiB
-// 6.5, 8 KiB 6.7, into all levels of cache (4 KiB) 6.9.
+// hardware stops at the page's end. SmolLM2's decode on one Zen 3 core: 7.3 ms a token without, 6.0 with; 4
+// KiB 6.5, 8 KiB 6.7, into all levels of cache (4 KiB) 6.9.
 inline constexpr uint32_t kReadAhead = 2048;
 
 template <class V>

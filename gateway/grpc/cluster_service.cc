@@ -43,6 +43,7 @@ void FillStage(const Pipeline& pipeline, uint32_t index, const HopMeans& hop, v1
   out->set_compute_seconds(hop.compute);
   out->set_serialize_seconds(hop.serialize);
   out->set_transport_seconds(hop.transport);
+  out->set_data_plane(view.local ? "local" : "grpc");
 }
 
 }  // namespace

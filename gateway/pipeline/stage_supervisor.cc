@@ -43,7 +43,10 @@ std::string_view ConditionName(StageCondition condition) {
 }
 
 StageSupervisor::StageSupervisor(StageSetup setup, uint32_t index, uint64_t epoch)
-    : setup_(std::move(setup)), index_(index), epoch_(epoch), client_(setup_.name, setup_.target) {}
+    : setup_(std::move(setup)),
+      index_(index),
+      epoch_(epoch),
+      client_(setup_.name, setup_.target, setup_.data_plane) {}
 
 StageSupervisor::~StageSupervisor() { Stop(); }
 
@@ -228,6 +231,9 @@ absl::Status StageSupervisor::Connect() {
   connection_.store(connection);
   {
     const std::lock_guard lock(mutex_);
+    view_.local = client_.local();
+    spdlog::info("event=connected stage={} address={} data_plane={}", setup_.name, setup_.target,
+                 view_.local ? "local" : "grpc");
     connected_.store(lost_.ok());
   }
   StageEvent up;

@@ -23,6 +23,7 @@ struct StageSetup {
   std::string target;  // host:port
   bool gpu = false;
   std::string identity;  // of the model
+  rpc::DataPlane data_plane = rpc::DataPlane::kAuto;
   v1::Expected expected;
 };
 
@@ -43,6 +44,7 @@ struct StageView {
   std::string detail;             // why, when not ready
   v1::DescribeReply description;  // the newest; empty before the first
   double described_unix_seconds = 0;
+  bool local = false;  // frames pass the local plane
 };
 
 // Thread-safe. Its thread runs from Start to Stop.

@@ -1,5 +1,5 @@
-// The Forward stream over loopback between StageClient and WorkerService: round trips, fragments, cancelling,
-// replay, ownership by epochs, and what happens at its end.
+// The Forward stream over loopback between StageClient and WorkerService, its frames over gRPC and over the
+// local plane: round trips, fragments, cancelling, replay, ownership by epochs, and what happens at its end.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -16,20 +16,32 @@ std::vector<float> Floats(const std::string& bytes) {
   return values;
 }
 
+rpc::DataPlane plane;  // of the running test
+
+class Stream : public testing::TestWithParam<rpc::DataPlane> {
+ protected:
+  Stream() { plane = GetParam(); }
+};
+INSTANTIATE_TEST_SUITE_P(, Stream, testing::Values(rpc::DataPlane::kGrpc, rpc::DataPlane::kAuto),
+                         [](const auto& info) {
+                           return info.param == rpc::DataPlane::kGrpc ? "OverGrpc" : "OverTheLocalPlane";
+                         });
+
 // A loaded worker with a connected client.
 struct Connected {
   explicit Connected(WorkerOptions options = {}, StageUnits units = {1, 3, false, false})
-      : worker(options), client("cpu-worker-0", worker.address()) {
+      : worker(options), client("cpu-worker-0", worker.address(), plane) {
     EXPECT_TRUE(client.LoadStage(LoadRequest(1, units), kLong).ok());
     const absl::Status status = client.Connect(1, events.Callbacks(), kLong);
     EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(client.local(), plane == rpc::DataPlane::kAuto);
   }
   Worker worker;
   Events events;
   rpc::StageClient client;
 };
 
-TEST(Stream, AnswersAMicroBatchWithActivationsAndTimings) {
+TEST_P(Stream, AnswersAMicroBatchWithActivationsAndTimings) {
   Connected c;
   c.client.SendOpen(OpenOf(7));
   c.client.SendForward(ForwardOf(100, 7, 0, 3, 0, 8));
@@ -54,7 +66,7 @@ TEST(Stream, AnswersAMicroBatchWithActivationsAndTimings) {
   }
 }
 
-TEST(Stream, TheHeadAnswersSampledRows) {
+TEST_P(Stream, TheHeadAnswersSampledRows) {
   Connected c({}, {2, 4, false, true});
   c.client.SendOpen(OpenOf(1));
   v1::Forward forward = ForwardOf(1, 1, 0, 4, 0, 8);
@@ -68,7 +80,7 @@ TEST(Stream, TheHeadAnswersSampledRows) {
   EXPECT_TRUE(hop.reply.activations().empty());
 }
 
-TEST(Stream, PayloadsBeyondOneMessageTravelInFragments) {
+TEST_P(Stream, PayloadsBeyondOneMessageTravelInFragments) {
   WorkerOptions options;
   options.n_embd = 20011;  // 64 rows are 5 MB each way
   Connected c(options);
@@ -88,7 +100,7 @@ TEST(Stream, PayloadsBeyondOneMessageTravelInFragments) {
   }
 }
 
-TEST(Stream, LogitsOfManyRowsTravelInFragments) {
+TEST_P(Stream, LogitsOfManyRowsTravelInFragments) {
   WorkerOptions options;
   options.n_vocab = 50000;
   Connected c(options, {2, 4, false, true});
@@ -106,7 +118,7 @@ TEST(Stream, LogitsOfManyRowsTravelInFragments) {
   }
 }
 
-TEST(Stream, HalfPrecisionActivationsComeBackInTheSameType) {
+TEST_P(Stream, HalfPrecisionActivationsComeBackInTheSameType) {
   for (const v1::ActivationType type : {v1::ACTIVATION_TYPE_F16, v1::ACTIVATION_TYPE_BF16}) {
     Connected c;
     c.client.SendOpen(OpenOf(1));
@@ -125,7 +137,7 @@ TEST(Stream, HalfPrecisionActivationsComeBackInTheSameType) {
   }
 }
 
-TEST(Stream, AWrongPrefixNeedsReplayAndTouchesNoOtherSequence) {
+TEST_P(Stream, AWrongPrefixNeedsReplayAndTouchesNoOtherSequence) {
   Connected c;
   c.client.SendOpen(OpenOf(1));
   c.client.SendOpen(OpenOf(2));
@@ -151,7 +163,7 @@ TEST(Stream, AWrongPrefixNeedsReplayAndTouchesNoOtherSequence) {
   EXPECT_EQ(hop.received_bytes, 2u * 8 * 4);  // rows of the ok segment only
 }
 
-TEST(Stream, UnknownSequencesAndFailedOpensAreAnsweredInBand) {
+TEST_P(Stream, UnknownSequencesAndFailedOpensAreAnsweredInBand) {
   Connected c;
   c.client.SendForward(ForwardOf(1, 99, 0, 1, 0, 8));
   EXPECT_EQ(c.events.Reply().reply.segments(0).code(), v1::SEGMENT_CODE_UNKNOWN_SEQUENCE);
@@ -169,7 +181,7 @@ TEST(Stream, UnknownSequencesAndFailedOpensAreAnsweredInBand) {
   EXPECT_EQ(c.events.Error().sequence(), 51u);
 }
 
-TEST(Stream, CancelDropsWhatWaitsAndNothingElse) {
+TEST_P(Stream, CancelDropsWhatWaitsAndNothingElse) {
   Gate gate;
   WorkerOptions options;
   options.gate = &gate;
@@ -203,14 +215,14 @@ TEST(Stream, CancelDropsWhatWaitsAndNothingElse) {
   EXPECT_EQ(c.events.Reply().reply.segments(0).code(), v1::SEGMENT_CODE_OK);
 }
 
-TEST(Stream, StaleEpochsAreRefusedAndNewerOnesTakeOver) {
+TEST_P(Stream, StaleEpochsAreRefusedAndNewerOnesTakeOver) {
   Connected c;
   c.client.SendOpen(OpenOf(1));
   c.client.SendForward(ForwardOf(1, 1, 0, 1, 0, 8));
   c.events.Reply();
 
   Events second_events;
-  rpc::StageClient second("cpu-worker-0", c.worker.address());
+  rpc::StageClient second("cpu-worker-0", c.worker.address(), plane);
   const absl::Status connected = second.Connect(5, second_events.Callbacks(), kLong);
   ASSERT_TRUE(connected.ok()) << connected;
   const absl::Status lost = c.events.Lost();
@@ -230,7 +242,7 @@ TEST(Stream, StaleEpochsAreRefusedAndNewerOnesTakeOver) {
   EXPECT_EQ(c.events.lost_count(), 0u);  // the refused Connect was no loss of a stream
 }
 
-TEST(Stream, ItsSequencesEndWithIt) {
+TEST_P(Stream, ItsSequencesEndWithIt) {
   Connected c;
   c.client.SendOpen(OpenOf(1));
   c.client.SendForward(ForwardOf(1, 1, 0, 1, 0, 8));
@@ -266,7 +278,7 @@ struct Held {
   }
 };
 
-TEST(Stream, NoEventComesAfterDisconnect) {
+TEST_P(Stream, NoEventComesAfterDisconnect) {
   Held held;
   auto& [gate, c] = held;
   c.client.Disconnect();
@@ -274,10 +286,10 @@ TEST(Stream, NoEventComesAfterDisconnect) {
   gate.Open();
 }
 
-TEST(Stream, ALostWorkerIsReportedOnce) {
+TEST_P(Stream, ALostWorkerIsReportedOnce) {
   auto worker = std::make_unique<Worker>();
   Events events;
-  rpc::StageClient client("cpu-worker-0", worker->address());
+  rpc::StageClient client("cpu-worker-0", worker->address(), plane);
   ASSERT_TRUE(client.LoadStage(LoadRequest(1), kLong).ok());
   ASSERT_TRUE(client.Connect(1, events.Callbacks(), kLong).ok());
   worker.reset();
@@ -289,7 +301,7 @@ TEST(Stream, ALostWorkerIsReportedOnce) {
   EXPECT_EQ(events.lost_count(), 0u);
 }
 
-TEST(Stream, AClientMayGoAwayAtAnyMoment) {
+TEST_P(Stream, AClientMayGoAwayAtAnyMoment) {
   Gate gate;
   WorkerOptions options;
   options.gate = &gate;
@@ -298,7 +310,7 @@ TEST(Stream, AClientMayGoAwayAtAnyMoment) {
     Events events;
     gate.Close();
     {
-      rpc::StageClient client("cpu-worker-0", worker.address());
+      rpc::StageClient client("cpu-worker-0", worker.address(), plane);
       ASSERT_TRUE(client.LoadStage(LoadRequest(1 + round), kLong).ok());
       ASSERT_TRUE(client.Connect(1 + round, events.Callbacks(), kLong).ok());
       client.SendOpen(OpenOf(1));
@@ -310,7 +322,7 @@ TEST(Stream, AClientMayGoAwayAtAnyMoment) {
   }
 }
 
-TEST(Stream, TooManyWaitingFramesEndIt) {
+TEST_P(Stream, TooManyWaitingFramesEndIt) {
   Held held;
   auto& [gate, c] = held;
   for (uint64_t step = 2; step <= 400; ++step) c.client.SendForward(ForwardOf(step, 1, 0, 1, 0, 8));
@@ -320,7 +332,7 @@ TEST(Stream, TooManyWaitingFramesEndIt) {
   EXPECT_TRUE(c.client.Connect(1, c.events.Callbacks(), kLong).ok());
 }
 
-TEST(Stream, ControlFramesThatWaitAreNotCountedAsMicroBatches) {
+TEST_P(Stream, ControlFramesThatWaitAreNotCountedAsMicroBatches) {
   Held held;
   auto& [gate, c] = held;
   for (uint64_t id = 100; id < 700; ++id) c.client.SendClose(id);
@@ -332,7 +344,7 @@ TEST(Stream, ControlFramesThatWaitAreNotCountedAsMicroBatches) {
   EXPECT_EQ(c.events.lost_count(), 0u);
 }
 
-TEST(Stream, TheLargestMicroBatchIsTaken) {
+TEST_P(Stream, TheLargestMicroBatchIsTaken) {
   WorkerOptions options;
   options.n_embd = rpc::kMaxForwardBytes / sizeof(float) / 64;
   Connected c(options, {2, 4, false, true});
@@ -344,7 +356,7 @@ TEST(Stream, TheLargestMicroBatchIsTaken) {
   EXPECT_EQ(hop.reply.sampled_size(), 1);
 }
 
-TEST(Stream, ReadinessAndCountersFollowWhatRan) {
+TEST_P(Stream, ReadinessAndCountersFollowWhatRan) {
   Connected c;
   c.client.SendOpen(OpenOf(1));
   for (uint64_t step = 1; step <= 3; ++step) c.client.SendForward(ForwardOf(step, 1, 0, 4, 0, 8));
