@@ -51,7 +51,8 @@ uint64_t LayerBytes(const Model& model, const StageUnits& units) {
   for (uint32_t i = units.layer_begin; i < units.layer_end && i < model.layers.size(); ++i) {
     const LayerTensors& layer = model.layers[i];
     for (const GgufTensor* tensor :
-         {layer.attn_q, layer.attn_k, layer.attn_v, layer.attn_output, layer.ffn_gate, layer.ffn_up,
+         {layer.attn_q, layer.attn_k, layer.attn_v, layer.attn_output, layer.attn_q_a, layer.attn_q_b,
+          layer.attn_kv_a, layer.attn_k_b, layer.attn_k_b_rows, layer.attn_v_b, layer.ffn_gate, layer.ffn_up,
           layer.ffn_down, layer.router, layer.shared_gate, layer.shared_up, layer.shared_down}) {
       bytes += BytesOf(tensor);
     }

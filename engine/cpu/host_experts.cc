@@ -10,12 +10,6 @@
 namespace spillway::cpu {
 namespace {
 
-PackedMatrix Slab(const HostLayerWeights& weights, LayerSlot slot, uint32_t index) {
-  PackedMatrix matrix = weights.matrices[slot];
-  matrix.data += index * weights.slab_bytes[slot];
-  return matrix;
-}
-
 const float* Bias(const HostLayerWeights& weights, LayerSlot slot, uint32_t index, uint32_t width) {
   const float* bias = weights.vectors[slot];
   return bias == nullptr ? nullptr : bias + uint64_t{index} * PadTo16(width);
@@ -54,8 +48,8 @@ void HostStage::Route(const LayerSpec& spec, const HostLayerWeights& weights) {
     }
     const uint32_t end = static_cast<uint32_t>(visits_.size());
     if (begin == end) continue;
-    visited_.push_back({Slab(weights, kGateExperts, e), Slab(weights, kUpExperts, e),
-                        Slab(weights, kDownExperts, e), Bias(weights, kGateExpertBias, e, experts.n_ff),
+    visited_.push_back({weights.Slab(kGateExperts, e), weights.Slab(kUpExperts, e),
+                        weights.Slab(kDownExperts, e), Bias(weights, kGateExpertBias, e, experts.n_ff),
                         Bias(weights, kUpExpertBias, e, experts.n_ff),
                         Bias(weights, kDownExpertBias, e, model_.config.n_embd), begin, end});
   }
@@ -117,6 +111,12 @@ void HostStage::Experts(const LayerSpec& spec, const HostLayerWeights& weights) 
         MultiplyRow(expert.gate, x, CodesOf(visit.row, 0), expert.gate_bias, range, gate);
         MultiplyRow(expert.up, x, CodesOf(visit.row, 0), expert.up_bias, range, up);
         const uint32_t column = range[0] * kGroupRows;
+        if (spec.experts.weigh_input) {  // the products are linear in it
+          for (uint32_t c = column; c < range[1] * kGroupRows; ++c) {
+            gate[c] *= visit.weight;
+            up[c] *= visit.weight;
+          }
+        }
         activate(gate + column, up + column, (range[1] - range[0]) * kGroupRows, gate + column);
       }
     }
@@ -153,7 +153,8 @@ void HostStage::Experts(const LayerSpec& spec, const HostLayerWeights& weights) 
             const float* x = Floats(kGate) + uint64_t{visit.row} * layout_.ff_stride + visit.column;
             MultiplyRow(expert.down, x, CodesOf(visit.row, visit.column), expert.down_bias, range, scratch);
             float* sum = Floats(kBranch) + uint64_t{visit.row} * layout_.embd_stride;
-            for (uint32_t c = from; c < to; ++c) sum[c] += visit.weight * scratch[c];
+            const float weight = spec.experts.weigh_input ? 1.0f : visit.weight;
+            for (uint32_t c = from; c < to; ++c) sum[c] += weight * scratch[c];
           }
         }
       });

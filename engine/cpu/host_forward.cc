@@ -3,14 +3,19 @@
 // threads by groups of 16 output rows, so each output is computed by one thread in one order whatever the
 // split.
 #include <algorithm>
+#include <array>
 #include <atomic>
-#include <cmath>
 #include <cstring>
 
 #include "engine/base/status.h"
 #include "engine/cpu/host_stage_impl.h"
 
 namespace spillway::cpu {
+namespace {
+
+constexpr uint32_t kMaxNormPart = 4096;  // a head or a latent
+
+}  // namespace
 
 absl::Status HostStage::Forward(const MicroBatch& batch, ForwardOutput* output) {
   *output = ForwardOutput{};
@@ -108,68 +113,83 @@ void HostStage::AddBranch(const LayerSpec& spec, const float* norm) {
   });
 }
 
-void HostStage::Attention(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index,
-                          bool branch) {
+// Norm, then q, k and v in one region, rotated and stored.
+void HostStage::Project(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index) {
   const auto& m = weights.matrices;
-  const uint32_t rows = static_cast<uint32_t>(rows_.size());
   const uint32_t q_width = PadTo16(spec.n_head * spec.head_dim);
   const uint32_t kv_width = PadTo16(spec.n_head_kv * spec.head_dim);
   float* qkv = Floats(kQkv);
   const uint64_t stride = layout_.qkv_stride;
-
-  // Norm, then q, k and v in one region.
   NormInput(weights.vectors[kAttnNorm], spec.norm_eps,
             m[kAttnQ].Quantized() || m[kAttnK].Quantized() || m[kAttnV].Quantized());
   const Product qkv_products[] = {
       {&m[kAttnQ], qkv, stride, weights.vectors[kAttnQBias], false},
       {&m[kAttnK], qkv + q_width, stride, weights.vectors[kAttnKBias], false},
       {&m[kAttnV], qkv + q_width + kv_width, stride, weights.vectors[kAttnVBias], false}};
-  Multiply(qkv_products, rows);
-
+  Multiply(qkv_products, static_cast<uint32_t>(rows_.size()));
   RotateAndStore(spec, weights, index);
+}
 
-  // Attention: a task is one row and up to four query heads of one key/value head.
-  const uint32_t group = spec.n_head / spec.n_head_kv;
+void HostStage::Attention(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index,
+                          bool branch) {
+  if (spec.Latent()) {
+    ProjectLatent(spec, weights, index);
+    Attend(spec, weights, index);
+    LatentValues(spec, weights);
+  } else {
+    Project(spec, weights, index);
+    Attend(spec, weights, index);
+  }
+
+  // Output projection, onto the residual or beside it.
+  const PackedMatrix& w = weights.matrices[kAttnOutput];
+  if (w.Quantized()) QuantizeInput(spec.n_head * spec.OutputDim());
+  const Product output[] = {{&w, Floats(branch ? kBranch : kResidual), layout_.embd_stride,
+                             weights.vectors[kAttnOutputBias], !branch}};
+  Multiply(output, static_cast<uint32_t>(rows_.size()));
+}
+
+// kQkv against the pages -> kInput. A task is one row and up to four query heads of one key/value head.
+void HostStage::Attend(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index) {
+  const uint32_t rows = static_cast<uint32_t>(rows_.size());
+  const uint32_t kv_heads = spec.KeyHeads();
+  const uint32_t group = spec.n_head / kv_heads;
   const uint32_t parts = (group + 3) / 4;
-  const uint32_t tasks = rows * spec.n_head_kv * parts;
+  const uint32_t tasks = rows * kv_heads * parts;
+  const LatentColumns latent(spec);
+  AttendArgs common;
+  common.head_dim = spec.KeyDim();
+  common.value_dim = spec.ValueDim();
+  common.q_stride = spec.Latent() ? latent.head_stride : spec.head_dim;
+  common.out_stride = spec.Latent() ? latent.value_stride : spec.head_dim;
+  common.page_stride = layout_.page_elements;
+  common.scale = spec.attention_scale;
+  common.softcap = spec.attention_softcap;
+  const float* q = Floats(kQkv) + (spec.Latent() ? latent.heads : 0);
   std::atomic<uint32_t> next{0};
   pool_.Run([&](int thread) {
     for (uint32_t task = next.fetch_add(1); task < tasks; task = next.fetch_add(1)) {
-      const uint32_t row = rows - 1 - task / (spec.n_head_kv * parts);  // longest first
-      const uint32_t kv_head = task / parts % spec.n_head_kv;
+      const uint32_t row = rows - 1 - task / (kv_heads * parts);  // longest first
+      const uint32_t kv_head = task / parts % kv_heads;
       const uint32_t head = kv_head * group + task % parts * 4;
-      const uint64_t k_offset = uint64_t{kv_head} * spec.head_dim * kPageTokens;
-      const uint64_t v_offset = uint64_t{spec.n_head_kv} * spec.head_dim * kPageTokens +
+      const uint64_t v_offset = uint64_t{kv_heads} * spec.KeyDim() * kPageTokens +
                                 uint64_t{kv_head} * kPageTokens * PadTo16(spec.head_dim);
-      AttendArgs args;
-      args.q = qkv + row * stride + uint64_t{head} * spec.head_dim;
+      AttendArgs args = common;
+      args.q = q + row * uint64_t{layout_.qkv_stride} + uint64_t{head} * args.q_stride;
       args.heads = std::min(4u, (kv_head + 1) * group - head);
-      args.head_dim = spec.head_dim;
       args.n_tokens = rows_[row].position + 1;
-      if (spec.window > 0) args.first_token = std::max(args.n_tokens, spec.window) - spec.window;
+      args.first_token = spec.FirstVisible(rows_[row].position);
       args.pages = rows_[row].state->pages.data();
-      args.k_pages = Page(index, 0) + k_offset;
-      args.v_pages = Page(index, 0) + v_offset;
-      args.page_stride = layout_.page_elements;
-      args.scale = spec.attention_scale;
-      args.softcap = spec.attention_softcap;
+      args.k_pages = Page(index, 0) + uint64_t{kv_head} * spec.KeyDim() * kPageTokens;
+      if (!spec.Latent()) args.v_pages = Page(index, 0) + v_offset;
       if (weights.vectors[kAttnSinks] != nullptr) args.sinks = weights.vectors[kAttnSinks] + head;
       args.scores = Floats(kScores) + uint64_t{static_cast<uint32_t>(thread)} * 4 * layout_.scores_stride;
-      args.out = Floats(kInput) + uint64_t{row} * layout_.input_stride + uint64_t{head} * spec.head_dim;
+      args.out = Floats(kInput) + uint64_t{row} * layout_.input_stride + uint64_t{head} * args.out_stride;
       kernels_.attend(args);
     }
   });
-
-  // Output projection, onto the residual or beside it.
-  if (m[kAttnOutput].Quantized()) QuantizeInput(spec.n_head * spec.head_dim);
-  const Product output[] = {{&m[kAttnOutput], Floats(branch ? kBranch : kResidual), layout_.embd_stride,
-                             weights.vectors[kAttnOutputBias], !branch}};
-  Multiply(output, rows);
 }
 
-namespace {
-
-// Rotates one head in place by the row's angles (cos and sin of n_rot / 2 pairs).
 void RotateHead(const RopeSpec& rope, const float* cos, const float* sin, float* head) {
   const uint32_t half = rope.n_rot / 2;
   const uint32_t step = rope.kind == RopeKind::kNorm ? 2 : 1;
@@ -182,7 +202,20 @@ void RotateHead(const RopeSpec& rope, const float* cos, const float* sin, float*
   }
 }
 
-}  // namespace
+void Temper(const LayerSpec& spec, uint32_t position, float* q) {
+  if (spec.temperature_scale == 0.0f) return;
+  const float factor = static_cast<float>(spec.Temperature(position));
+  for (uint32_t i = 0; i < spec.n_head * spec.head_dim; ++i) q[i] *= factor;
+}
+
+// RMSNorm in place of n values that others may follow.
+void HostStage::NormPart(const float* weight, float eps, uint32_t n, float* x) const {
+  if (n % 16 == 0) return kernels_.rms_norm(x, weight, eps, n, x);
+  alignas(64) std::array<float, kMaxNormPart> part;
+  std::fill(std::copy_n(x, n, part.begin()), part.begin() + PadTo16(n), 0.0f);
+  kernels_.rms_norm(part.data(), weight, eps, n, part.data());
+  std::copy_n(part.begin(), n, x);
+}
 
 // q and k: optional norm of rows or heads, rotation by position; then k and v into their pages.
 void HostStage::RotateAndStore(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index) {
@@ -203,16 +236,13 @@ void HostStage::RotateAndStore(const LayerSpec& spec, const HostLayerWeights& we
           is_key ? q + q_width + uint64_t{h - spec.n_head} * spec.head_dim : q + uint64_t{h} * spec.head_dim;
       const float* norm = weights.vectors[is_key ? kAttnKNorm : kAttnQNorm];
       if (spec.qk_norm == QkNorm::kHead && norm != nullptr) {
-        kernels_.rms_norm(head, norm, spec.norm_eps, spec.head_dim, head);
+        NormPart(norm, spec.norm_eps, spec.head_dim, head);
       }
       if (spec.rope.kind != RopeKind::kNone) RotateHead(spec.rope, cos, cos + layout_.angle_stride, head);
+      if (spec.qk_norm == QkNorm::kAfterRope) NormPart(ones_.data(), spec.norm_eps, spec.head_dim, head);
     }
     const uint32_t position = rows_[row].position;
-    if (spec.temperature_scale != 0.0f) {
-      const uint32_t steps = position / spec.temperature_length;
-      const float factor = static_cast<float>(1.0 + spec.temperature_scale * std::log(1.0 + steps));
-      for (uint32_t i = 0; i < spec.n_head * spec.head_dim; ++i) q[i] *= factor;
-    }
+    Temper(spec, position, q);
     if (!rows_[row].write) return;
     uint16_t* page = Page(index, rows_[row].state->pages[position / kPageTokens]);
     uint16_t* v_page = page + uint64_t{spec.n_head_kv} * spec.head_dim * kPageTokens;

@@ -1,6 +1,7 @@
 #include "engine/cpu/host_layout.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/status.h"
 #include "engine/cpu/kernels.h"
@@ -9,18 +10,22 @@
 namespace spillway::cpu {
 namespace {
 
+enum class Form : uint8_t { kMatrix, kTransposed, kVector };
+
 // Books a tensor at the end of the weight arena.
-void Place(const GgufTensor* tensor, bool vector, HostLayout* layout, PlannedTensor* planned) {
+void Place(const GgufTensor* tensor, Form form, HostLayout* layout, PlannedTensor* planned) {
   if (tensor == nullptr) return;
   planned->tensor = tensor;
-  planned->vector = vector;
+  planned->vector = form == Form::kVector;
+  planned->transposed = form == Form::kTransposed;
   planned->n_in = static_cast<uint32_t>(tensor->dims[0]);
   planned->n_out = static_cast<uint32_t>(tensor->dims[1]);
   planned->n_slabs = static_cast<uint32_t>(tensor->dims[2] * tensor->dims[3]);
-  if (vector) {
+  if (planned->transposed) std::swap(planned->n_in, planned->n_out);
+  if (planned->vector) {
     planned->bytes = uint64_t{planned->n_out} * PadTo16(planned->n_in) * sizeof(float);
   } else {
-    planned->packing = PackingOf(tensor->type);
+    planned->packing = planned->transposed ? Packing::kF32 : PackingOf(tensor->type);
     planned->bytes = planned->n_slabs * PackedBytes(planned->packing, planned->n_out, planned->n_in);
   }
   planned->offset = layout->weight_bytes;
@@ -34,6 +39,11 @@ void PlaceLayer(const LayerTensors& t, HostLayout* layout) {
       {kAttnK, t.attn_k},
       {kAttnV, t.attn_v},
       {kAttnOutput, t.attn_output},
+      {kAttnQA, t.attn_q_a},
+      {kAttnQB, t.attn_q_b},
+      {kAttnKvA, t.attn_kv_a},
+      {kAttnKB, t.attn_k_b},
+      {kAttnVB, t.attn_v_b},
       {kFfnGate, t.ffn_gate},
       {kFfnUp, t.ffn_up},
       {kFfnDown, t.ffn_down},
@@ -54,6 +64,8 @@ void PlaceLayer(const LayerTensors& t, HostLayout* layout) {
       {kAttnOutputBias, t.attn_output_bias},
       {kAttnQNorm, t.attn_q_norm},
       {kAttnKNorm, t.attn_k_norm},
+      {kAttnQANorm, t.attn_q_a_norm},
+      {kAttnKvANorm, t.attn_kv_a_norm},
       {kAttnSinks, t.attn_sinks},
       {kAttnPostNorm, t.attn_post_norm},
       {kFfnNorm, t.ffn_norm},
@@ -64,8 +76,29 @@ void PlaceLayer(const LayerTensors& t, HostLayout* layout) {
       {kUpExpertBias, t.up_expert_bias},
       {kDownExpertBias, t.down_expert_bias},
   };
-  for (const auto& [slot, tensor] : matrices) Place(tensor, false, layout, &slots[slot]);
-  for (const auto& [slot, tensor] : vectors) Place(tensor, true, layout, &slots[slot]);
+  for (const auto& [slot, tensor] : matrices) Place(tensor, Form::kMatrix, layout, &slots[slot]);
+  for (const auto& [slot, tensor] : vectors) Place(tensor, Form::kVector, layout, &slots[slot]);
+  Place(t.attn_k_b_rows, Form::kTransposed, layout, &slots[kAttnKB]);
+}
+
+// What attention needs of a row of kQkv and of kInput.
+struct AttentionWidths {
+  uint32_t qkv, input;
+};
+
+AttentionWidths WidthsOf(const LayerSpec& layer) {
+  const uint32_t output = PadTo32(layer.n_head * layer.OutputDim());
+  if (layer.Latent()) {
+    const LatentColumns at(layer);
+    return {at.width, std::max({output, layer.n_head * at.key_stride, layer.n_head * at.value_stride,
+                                PadTo32(layer.latent.n_q_latent)})};
+  }
+  return {PadTo16(layer.n_head * layer.head_dim) + 2 * PadTo16(layer.n_head_kv * layer.head_dim), output};
+}
+
+uint64_t PageElements(const LayerSpec& layer) {
+  const uint64_t keys = uint64_t{layer.KeyHeads()} * layer.KeyDim() * kPageTokens;
+  return layer.Latent() ? keys : keys + uint64_t{layer.n_head_kv} * kPageTokens * PadTo16(layer.head_dim);
 }
 
 // Strides: the widest layer held decides.
@@ -78,19 +111,16 @@ void SetStrides(const Model& model, const StageUnits& units, const StageOptions&
   layout->scores_stride = PagesFor(options.n_ctx) * kPageTokens;
   for (uint32_t i = units.layer_begin; i < units.layer_end; ++i) {
     const LayerSpec& layer = config.layers[i];
-    const uint32_t q = PadTo16(layer.n_head * layer.head_dim);
-    const uint32_t kv = PadTo16(layer.n_head_kv * layer.head_dim);
-    layout->qkv_stride = std::max(layout->qkv_stride, q + 2 * kv);
+    const AttentionWidths attention = WidthsOf(layer);
+    layout->qkv_stride = std::max(layout->qkv_stride, attention.qkv);
     const ExpertSpec& experts = layer.experts;
     const uint32_t visited = experts.n_used * PadTo32(experts.n_ff) + PadTo32(experts.n_ff_shared);
     layout->ff_stride = std::max({layout->ff_stride, PadTo32(layer.n_ff), visited});
     layout->max_experts = std::max(layout->max_experts, experts.n_expert);
     layout->max_used_experts = std::max(layout->max_used_experts, experts.n_used);
-    layout->input_stride = std::max({layout->input_stride, PadTo32(layer.n_head * layer.head_dim)});
+    layout->input_stride = std::max(layout->input_stride, attention.input);
     layout->angle_stride = std::max(layout->angle_stride, PadTo16(layer.rope.n_rot / 2));
-    const uint64_t page =
-        uint64_t{layer.n_head_kv} * kPageTokens * (layer.head_dim + PadTo16(layer.head_dim));
-    layout->page_elements = std::max(layout->page_elements, page);
+    layout->page_elements = std::max(layout->page_elements, PageElements(layer));
   }
   layout->input_stride = std::max(layout->input_stride, layout->ff_stride);
   layout->code_stride = layout->input_stride;
@@ -159,6 +189,14 @@ absl::Status CheckShape(const Model& model, const StageUnits& units, const Stage
 
 }  // namespace
 
+LatentColumns::LatentColumns(const LayerSpec& spec)
+    : latent(PadTo16(spec.n_head * spec.head_dim)),
+      heads(latent + PadTo16(spec.KeyDim())),
+      head_stride(PadTo16(std::max(spec.KeyDim(), spec.latent.n_value))),
+      width(heads + PadTo16(std::max(spec.n_head * head_stride, spec.latent.n_q_latent))),
+      key_stride(PadTo32(spec.head_dim - spec.rope.n_rot)),
+      value_stride(PadTo32(spec.latent.n_latent)) {}
+
 bool HasBranch(const LayerSpec& spec, const LayerTensors& tensors) {
   return spec.residual_scale != 1.0f || spec.experts.n_expert > 0 || tensors.attn_post_norm != nullptr;
 }
@@ -178,8 +216,8 @@ absl::StatusOr<HostLayout> LayOutHostStage(const Model& model, const StageUnits&
     PlaceLayer(model.layers[i], &layout);
   }
   if (units.head) {
-    Place(model.output_norm, true, &layout, &layout.output_norm);
-    Place(model.output, false, &layout, &layout.output);
+    Place(model.output_norm, Form::kVector, &layout, &layout.output_norm);
+    Place(model.output, Form::kMatrix, &layout, &layout.output);
   }
   if (units.embedding) layout.mapped_bytes = model.token_embd->bytes;
   SetStrides(model, units, options, &layout);

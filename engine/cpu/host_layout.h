@@ -21,7 +21,8 @@ struct PlannedTensor {
   const GgufTensor* tensor = nullptr;  // nullptr: the model has none
   Packing packing = Packing::kF32;     // of a matrix
   bool vector = false;                 // rows widened to float32, padded with zeros to 16
-  uint32_t n_slabs = 1;                // experts
+  bool transposed = false;             // the tensor's slabs are (n_in, n_out): widened to float32
+  uint32_t n_slabs = 1;                // experts, or heads
   uint32_t n_out = 0;                  // rows of a slab
   uint32_t n_in = 0;                   // contiguous
   uint64_t offset = 0;
@@ -41,6 +42,13 @@ enum LayerSlot : size_t {
   kAttnOutputBias,
   kAttnQNorm,
   kAttnKNorm,
+  kAttnQA,
+  kAttnQANorm,
+  kAttnQB,
+  kAttnKvA,
+  kAttnKvANorm,
+  kAttnKB,
+  kAttnVB,
   kAttnSinks,
   kAttnPostNorm,
   kFfnNorm,
@@ -68,7 +76,7 @@ enum LayerSlot : size_t {
 enum BufferSlot : size_t {
   kResidual,      // f32 (max_rows, embd_stride): x
   kInput,         // f32 (max_rows, input_stride): what a matrix product reads
-  kQkv,           // f32 (max_rows, qkv_stride): q, k, v side by side
+  kQkv,           // f32 (max_rows, qkv_stride): q, k, v side by side; of a latent layer see LatentColumns
   kGate,          // f32 (max_rows, ff_stride): of a dense layer, or of each expert a row visits side by side
   kUp,            // f32 (max_rows, ff_stride)
   kCodes,         // i8 (max_rows, code_stride)
@@ -104,11 +112,24 @@ struct HostLayout {
            angle_stride = 0, vocab_stride = 0, scores_stride = 0, router_stride = 0;
   uint32_t max_used_experts = 0;  // of a layer
   uint32_t max_experts = 0;
-  // A page of one layer: keys (n_head_kv, head_dim, 32) then values (n_head_kv, 32, head_dim padded to 16),
-  // f16.
+  // A page of one layer: keys (KeyHeads, KeyDim, 32) then values (n_head_kv, 32, head_dim padded to 16), f16;
+  // of a latent layer only keys.
   uint64_t page_elements = 0;
 
   PurposeBytes Bytes() const;
+};
+
+// Where the parts of a latent layer stand in a row of kQkv, after q (n_head, head_dim), and the strides of
+// heads there and in kInput.
+struct LatentColumns {
+  explicit LatentColumns(const LayerSpec& spec);
+  uint32_t latent;  // the latent and the shared rotated part: what is cached
+  uint32_t
+      heads;  // (n_head, head_stride): queries against the cache, then values of heads; first q's own latent
+  uint32_t head_stride;
+  uint32_t width;         // of everything
+  uint32_t key_stride;    // in kInput: of the unrotated parts of queries
+  uint32_t value_stride;  // in kInput: of weighted latents
 };
 
 // Whether a layer's blocks leave their outputs in kBranch instead of adding them as they come.

@@ -1,5 +1,6 @@
 #include "engine/cpu/host_stage.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "engine/base/status.h"
@@ -26,6 +27,8 @@ HostStage::HostStage(const Model& model, const StageUnits& units, const StageOpt
   }
   for (uint32_t i = units.layer_begin; i < units.layer_end; ++i) {
     const LayerSpec& layer = model.config.layers[i];
+    if (layer.qk_norm == QkNorm::kAfterRope)
+      ones_.resize(std::max<size_t>(ones_.size(), layer.head_dim), 1.0f);
     Rotation rotation{RopeFrequencies(model, layer, options.n_ctx), layer.rope.magnitude};
     size_t index = 0;
     while (index < rotations_.size() && rotations_[index] != rotation) ++index;

@@ -69,6 +69,14 @@ class HostStage final : public Stage {
   void Layer(uint32_t index);
   void AddBranch(const LayerSpec& spec, const float* norm);
   void Attention(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index, bool branch);
+  void Project(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index);
+  void ProjectLatent(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index);
+  void CacheLatent(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index);
+  void MultiplyHeads(const LayerSpec& spec, const HostLayerWeights& weights, LayerSlot slot,
+                     uint32_t in_stride);
+  void Attend(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index);
+  void LatentValues(const LayerSpec& spec, const HostLayerWeights& weights);
+  void NormPart(const float* weight, float eps, uint32_t n, float* x) const;
   void RotateAndStore(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index);
   void FeedForward(const LayerSpec& spec, const HostLayerWeights& weights, bool branch);
   void Dense(const LayerSpec& spec, const HostLayerWeights& weights, bool branch);
@@ -110,6 +118,7 @@ class HostStage final : public Stage {
     float magnitude;
     bool operator==(const Rotation&) const = default;
   };
+  std::vector<float> ones_;            // (the longest head): weights of norms without any
   std::vector<Rotation> rotations_;    // one per distinct RoPE of the layers held
   std::vector<uint32_t> layer_table_;  // layer -> index into it
   uint32_t angles_table_ = ~0u;        // whose angles the buffer holds for the current rows
@@ -126,6 +135,11 @@ class HostStage final : public Stage {
   uint32_t logit_rows_ = 0;
   uint64_t layer_steps_ = 0;
 };
+
+// Rotates one head in place by the row's angles (cos and sin of n_rot / 2 pairs).
+void RotateHead(const RopeSpec& rope, const float* cos, const float* sin, float* head);
+// Multiplies all heads' queries (n_head * head_dim) by the layer's temperature at the position.
+void Temper(const LayerSpec& spec, uint32_t position, float* q);
 
 // Row-wise work: on the calling thread alone when there are too few rows to be worth a region.
 template <typename Body>

@@ -4,17 +4,30 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <span>
+#include <vector>
 
 #include "engine/cpu/kernels.h"
 
 namespace spillway::cpu {
 namespace {
 
+// A slab (n_in, n_out) of the file as a matrix (n_out, n_in) of float32.
+void PackTransposed(const PlannedTensor& planned, std::span<const std::byte> slab, std::byte* out) {
+  const size_t n_in = planned.n_in, n_out = planned.n_out;
+  std::vector<float> original(n_in * n_out), rows(n_in * n_out);
+  FormatOf(planned.tensor->type).dequantize(slab.data(), original.data(), original.size());
+  for (size_t i = 0; i < n_in; ++i) {
+    for (size_t o = 0; o < n_out; ++o) rows[o * n_in + i] = original[i * n_out + o];
+  }
+  PackMatrix(TensorType::kF32, std::as_bytes(std::span(rows)), planned.n_out, planned.n_in, out);
+}
+
 void Fill(const PlannedTensor& planned, std::byte* arena) {
   if (planned.tensor == nullptr) return;
   std::byte* out = arena + planned.offset;
-  const std::span<const std::byte> data = planned.tensor->data;
   if (planned.vector) {
+    const std::span<const std::byte> data = planned.tensor->data;
     const uint64_t row_bytes = data.size() / planned.n_out;
     for (uint32_t row = 0; row < planned.n_out; ++row) {
       FormatOf(planned.tensor->type)
@@ -23,18 +36,21 @@ void Fill(const PlannedTensor& planned, std::byte* arena) {
     }
     return;
   }
-  const uint64_t slab = data.size() / planned.n_slabs;
-  for (uint32_t i = 0; i < planned.n_slabs; ++i) {
-    PackMatrix(planned.tensor->type, data.subspan(i * slab, slab), planned.n_out, planned.n_in,
-               out + i * (planned.bytes / planned.n_slabs));
+  for (uint32_t i = 0; i < planned.n_slabs; ++i, out += planned.bytes / planned.n_slabs) {
+    const std::span<const std::byte> slab = planned.tensor->Slab(i, planned.n_slabs);
+    if (planned.transposed) {
+      PackTransposed(planned, slab, out);
+    } else {
+      PackMatrix(planned.tensor->type, slab, planned.n_out, planned.n_in, out);
+    }
   }
 }
 
 // The laid-out copy is what is computed with; the file's pages would only count twice in the resident set.
-void ReleaseFilePages(const GgufTensor& tensor) {
+void ReleaseFilePages(std::span<const std::byte> data) {
   static const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const uintptr_t begin = (reinterpret_cast<uintptr_t>(tensor.data.data()) + page - 1) / page * page;
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(tensor.data.data()) + tensor.data.size()) / page * page;
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(data.data()) + page - 1) / page * page;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(data.data()) + data.size()) / page * page;
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
@@ -61,7 +77,10 @@ HostWeights LoadHostWeights(const HostLayout& layout, std::byte* arena, ThreadPo
       for (size_t i = next.fetch_add(1); i < tensors.size(); i = next.fetch_add(1)) Fill(tensors[i], arena);
     });
     for (const PlannedTensor& planned : tensors) {
-      if (planned.tensor != nullptr) ReleaseFilePages(*planned.tensor);
+      if (planned.tensor != nullptr) {
+        ReleaseFilePages(planned.tensor->data);
+        for (const std::span<const std::byte> slab : planned.tensor->slabs) ReleaseFilePages(slab);
+      }
       done += planned.bytes;
     }
     if (progress) progress(done);

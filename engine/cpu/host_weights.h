@@ -14,8 +14,14 @@ namespace spillway::cpu {
 struct HostLayerWeights {
   std::array<PackedMatrix, kLayerSlots> matrices;
   std::array<uint64_t, kLayerSlots> slab_bytes =
-      {};  // from one expert's matrix to the next; matrices[] is the first
+      {};  // from one expert's or head's matrix to the next; matrices[] is the first
   std::array<const float*, kLayerSlots> vectors = {};  // (rows padded to 16)
+
+  PackedMatrix Slab(LayerSlot slot, uint32_t index) const {
+    PackedMatrix matrix = matrices[slot];
+    matrix.data += index * slab_bytes[slot];
+    return matrix;
+  }
 };
 
 struct HostWeights {

@@ -46,20 +46,25 @@ struct MatmulArgs {
 // Attention of one row over positions [first_token, n_tokens) for `heads` query heads that share a key/value
 // head.
 struct AttendArgs {
-  const float* q = nullptr;  // (heads, head_dim), rotated
-  uint32_t heads = 0;        // 1..4
-  uint32_t head_dim = 0;
+  const float* q = nullptr;  // (heads, q_stride), of which head_dim count; rotated
+  uint32_t q_stride = 0;
+  uint32_t heads = 0;     // 1..4
+  uint32_t head_dim = 0;  // of q and keys
   uint32_t first_token = 0;
   uint32_t n_tokens = 0;
   const uint32_t* pages = nullptr;    // page index of each 32 positions
   const uint16_t* k_pages = nullptr;  // + page * page_stride: (head_dim, 32) f16
-  const uint16_t* v_pages = nullptr;  // + page * page_stride: (32, head_dim_padded) f16
-  uint64_t page_stride = 0;           // in elements
+  // + page * page_stride: (32, head_dim_padded) f16. nullptr: values are the first value_dim dimensions of
+  // the keys (latent attention); otherwise value_dim is head_dim.
+  const uint16_t* v_pages = nullptr;
+  uint32_t value_dim = 0;
+  uint64_t page_stride = 0;  // in elements
   float scale = 1.0f;
   float softcap = 0.0f;          // of the scaled scores; 0: none
   const float* sinks = nullptr;  // (heads): one more logit each, without a value; or nullptr
   float* scores = nullptr;       // scratch (heads, n_tokens padded to 32)
-  float* out = nullptr;          // (heads, head_dim)
+  float* out = nullptr;          // (heads, out_stride), of which value_dim count
+  uint32_t out_stride = 0;
 };
 
 struct Kernels {
@@ -76,8 +81,8 @@ struct Kernels {
   // x[i] = cap * tanh(x[i] / cap), n padded to 16.
   void (*softcap)(float* x, uint32_t n, float cap);
   void (*attend)(const AttendArgs& args);
-  // Writes one position's key (head_dim) into column `slot` of a K page, and its value into row `slot` of a V
-  // page.
+  // Writes one position's key (head_dim) into column `slot` of a K page, and its value, unless v is nullptr,
+  // into row `slot` of a V page.
   void (*store_kv)(const float* k, const float* v, uint32_t head_dim, uint32_t slot, uint16_t* k_page,
                    uint16_t* v_page);
   std::array<void (*)(const MatmulArgs& args, uint32_t group_begin, uint32_t group_end), kPackings> matmul;

@@ -127,6 +127,7 @@ struct VectorBody {
       std::copy_n(k + d, count, part);
       V::StoreF16(halves, V::Load(part));
       for (uint32_t i = 0; i < count; ++i) k_page[(d + i) * kPageTokens + slot] = halves[i];
+      if (v == nullptr) continue;
       std::copy_n(v + d, count, part);
       V::StoreF16(v_page + uint64_t{slot} * padded + d, V::Load(part));
     }
@@ -139,7 +140,10 @@ struct VectorBody {
     Scores<G>(args, padded_tokens);
     float sinks[G];
     for (int h = 0; h < G; ++h) sinks[h] = Softmax(args, h, padded_tokens);
-    WeightedValues<G>(args, padded_tokens, sinks);
+    float inverse[G];
+    Inverses<G>(args, padded_tokens, sinks, inverse);
+    if (args.v_pages == nullptr) return WeightedLatents<G>(args, padded_tokens, inverse);
+    WeightedValues<G>(args, padded_tokens, inverse);
   }
 
   // scores[h, t] = scale * sum_d q[h, d] k[d, t], d ascending in one chain; lanes are positions.
@@ -152,7 +156,7 @@ struct VectorBody {
       for (int h = 0; h < G; ++h) sum[h] = V::Zero();
       for (uint32_t d = 0; d < args.head_dim; ++d) {
         const F key = V::LoadF16(k + d * kPageTokens);
-        for (int h = 0; h < G; ++h) sum[h] = V::Fma(V::Set1(args.q[h * args.head_dim + d]), key, sum[h]);
+        for (int h = 0; h < G; ++h) sum[h] = V::Fma(V::Set1(args.q[h * args.q_stride + d]), key, sum[h]);
       }
       for (int h = 0; h < G; ++h) {
         const F score = V::Mul(sum[h], scale);
@@ -190,18 +194,44 @@ struct VectorBody {
     return sink[0];
   }
 
-  // out[h, d] = (sum_t p[h, t] v[t, d]) / sum_t p[h, t], t ascending in one chain; lanes are dimensions.
+  // inverse[h] = 1 / (sum_t p[h, t] + sink).
   template <int G>
-  static void WeightedValues(const AttendArgs& args, uint32_t padded_tokens, const float* sinks) {
-    const uint32_t padded_dim = PadTo16(args.head_dim);
-    F inverse[G];
+  static void Inverses(const AttendArgs& args, uint32_t padded_tokens, const float* sinks, float* inverse) {
     for (int h = 0; h < G; ++h) {
       F total = V::Zero();
       const float* scores = args.scores + uint64_t{static_cast<uint32_t>(h)} * padded_tokens;
       for (uint32_t t = FirstPageToken(args); t < padded_tokens; t += 16)
         total = V::Add(total, V::Load(scores + t));
-      inverse[h] = V::Set1(1.0f / (V::Sum(total) + sinks[h]));
+      inverse[h] = 1.0f / (V::Sum(total) + sinks[h]);
     }
+  }
+
+  // out[h, d] = (sum_t p[h, t] k[d, t]) * inverse[h]; lanes are positions, added up at the end.
+  template <int G>
+  static void WeightedLatents(const AttendArgs& args, uint32_t padded_tokens, const float* inverse) {
+    for (uint32_t d = 0; d < args.value_dim; ++d) {
+      F sum[G];
+      for (int h = 0; h < G; ++h) sum[h] = V::Zero();
+      for (uint32_t t = FirstPageToken(args); t < args.n_tokens; t += 16) {
+        const uint16_t* k = args.k_pages + args.pages[t / kPageTokens] * args.page_stride +
+                            uint64_t{d} * kPageTokens + t % kPageTokens;
+        alignas(64) uint16_t tail[16] = {};
+        if (args.n_tokens - t < 16) {  // what stands behind the last position was never written
+          std::copy_n(k, args.n_tokens - t, tail);
+          k = tail;
+        }
+        const F value = V::LoadF16(k);
+        for (int h = 0; h < G; ++h)
+          sum[h] = V::Fma(V::Load(args.scores + h * padded_tokens + t), value, sum[h]);
+      }
+      for (int h = 0; h < G; ++h) args.out[h * args.out_stride + d] = V::Sum(sum[h]) * inverse[h];
+    }
+  }
+
+  // out[h, d] = (sum_t p[h, t] v[t, d]) * inverse[h], t ascending in one chain; lanes are dimensions.
+  template <int G>
+  static void WeightedValues(const AttendArgs& args, uint32_t padded_tokens, const float* inverse) {
+    const uint32_t padded_dim = PadTo16(args.head_dim);
     for (uint32_t d = 0; d < args.head_dim; d += 16) {
       F sum[G];
       for (int h = 0; h < G; ++h) sum[h] = V::Zero();
@@ -217,8 +247,8 @@ struct VectorBody {
       }
       for (int h = 0; h < G; ++h) {
         alignas(64) float part[16];
-        V::Store(part, V::Mul(sum[h], inverse[h]));
-        std::copy_n(part, std::min(16u, args.head_dim - d), args.out + h * args.head_dim + d);
+        V::Store(part, V::Mul(sum[h], V::Set1(inverse[h])));
+        std::copy_n(part, std::min(16u, args.head_dim - d), args.out + h * args.out_stride + d);
       }
     }
   }

@@ -40,8 +40,14 @@ struct GgufTensor {
   int shard = 0;
   uint64_t file_offset = 0;         // from the start of the shard
   std::span<const std::byte> data;  // borrowed from the map; empty for a header-only open
+  // Where each of dims[2] slabs lies, of a tensor that engine/model put together from others: data is empty.
+  std::vector<std::span<const std::byte>> slabs;
 
   uint64_t Rows() const { return dims[1] * dims[2] * dims[3]; }
+  // Slab `index` of `count` equal ones. Needs the data.
+  std::span<const std::byte> Slab(uint64_t index, uint64_t count) const {
+    return slabs.empty() ? data.subspan(index * (bytes / count), bytes / count) : slabs[index];
+  }
   uint64_t Elements() const { return dims[0] * Rows(); }
 };
 

@@ -19,6 +19,8 @@ enum class Presence : uint8_t { kAbsent, kOptional, kRequired };
 struct ExpertDefaults {
   ExpertGating gating = ExpertGating::kSoftmax;
   bool renormalize = true;
+  bool weigh_input = false;
+  bool shared_as_one = false;         // a shared expert of an expert's size, which no key tells
   Presence bias = Presence::kAbsent;  // of the router and of every expert's matrices
 };
 
@@ -34,9 +36,16 @@ struct Architecture {
   std::string_view ffn_norm = "ffn_norm.weight";
   bool fused = false;  // attn_qkv; ffn_up holds gate, then up
   Activation activation = Activation::kSilu;
-  uint32_t window_period = 0;         // every layer but the last of each period has the window
-  bool rope_swa = false;              // windowed layers have a base of their own, unscaled
-  uint32_t no_rope_period = 0;        // the last layer of each period has no RoPE
+  uint32_t window_period = 0;   // every layer but the last of each period has the window
+  uint32_t default_window = 0;  // where no key tells; 0: none
+  bool chunked = false;         // the window is a chunk
+  bool rope_swa = false;        // windowed layers have a base of their own, unscaled
+  uint32_t no_rope_period = 0;  // the last layer of each period has no RoPE
+  bool latent = false;
+  // Of layers without RoPE, where no key tells.
+  float temperature_scale = 0.0f;
+  uint32_t temperature_length = 0, temperature_offset = 0;
+  uint32_t unnormed_experts = 0;      // models of that many experts have no qk_norm
   bool sqrt_embedding_scale = false;  // embeddings * sqrt(n_embd)
   bool scales = false;                // granite's four scales, as keys
   float attention_softcap = 0.0f;     // where the key is absent; 0: the key is refused

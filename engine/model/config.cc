@@ -41,6 +41,12 @@ absl::StatusOr<Model> LoadModel(std::unique_ptr<GgufFile> file) {
   return model;
 }
 
+double LayerSpec::Temperature(uint32_t position) const {
+  if (temperature_scale == 0.0f) return 1.0;
+  const uint32_t steps = (position + temperature_offset) / temperature_length;
+  return 1.0 + temperature_scale * std::log(1.0 + steps);
+}
+
 namespace {
 
 // The pair whose wave length turns `beta` times within the original context.

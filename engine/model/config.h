@@ -4,6 +4,7 @@
 
 #include <absl/status/statusor.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -26,8 +27,9 @@ enum class Activation : uint8_t { kSilu, kGeluTanh, kSwigluClamped };
 
 enum class QkNorm : uint8_t {
   kNone,
-  kHead,  // RMSNorm of every head of q and k, before RoPE
-  kRow,   // of the whole row, before it is split into heads
+  kHead,       // RMSNorm of every head of q and k, before RoPE
+  kRow,        // of the whole row, before it is split into heads
+  kAfterRope,  // of every head, without weights
 };
 
 // YaRN (Peng et al.): high frequencies stay, low ones are interpolated, with a ramp between two corrections.
@@ -64,6 +66,16 @@ struct ExpertSpec {
   float scale = 1.0f;        // multiplies them
   uint32_t n_group = 1;      // experts are chosen within the n_group_used groups whose two best sum highest
   uint32_t n_group_used = 1;
+  bool weigh_input = false;  // the weight multiplies what the expert reads, not what it gives
+};
+
+// Multi-head latent attention (DeepSeek-V2): a position is cached as a latent, which every head's keys and
+// values are products of, and one rotated part of rope.n_rot values that all heads share. A head's query is
+// head_dim - n_rot dimensions, then n_rot rotated ones.
+struct LatentSpec {
+  uint32_t n_latent = 0;    // 0: keys and values of heads are cached
+  uint32_t n_q_latent = 0;  // of the normed latent that queries are made from; 0: from the row itself
+  uint32_t n_value = 0;     // dimensions of a head's value
 };
 
 struct LayerSpec {
@@ -75,14 +87,34 @@ struct LayerSpec {
   float attention_scale = 0.0f;    // multiplies q.k
   float attention_softcap = 0.0f;  // c: scores become c * tanh(score / c); 0: none
   uint32_t window = 0;             // a row sees its last `window` positions, itself included; 0: all
-  // q * (1 + temperature_scale * ln(1 + floor(position / temperature_length))); 0: none
+  uint32_t chunk = 0;              // a row sees positions from the last multiple of `chunk` on; 0: all
+  // q * (1 + temperature_scale * ln(1 + floor((position + temperature_offset) / temperature_length))); 0:
+  // none
   float temperature_scale = 0.0f;
   uint32_t temperature_length = 0;
+  uint32_t temperature_offset = 0;
   float residual_scale = 1.0f;  // multiplies what each block adds
   RopeSpec rope;
   QkNorm qk_norm = QkNorm::kNone;
   Activation activation = Activation::kSilu;
   ExpertSpec experts;
+  LatentSpec latent;
+
+  bool Latent() const { return latent.n_latent > 0; }
+  // What the scores of a head are products over, and how many heads of those the cache holds.
+  uint32_t KeyDim() const { return Latent() ? latent.n_latent + rope.n_rot : head_dim; }
+  uint32_t KeyHeads() const { return Latent() ? 1 : n_head_kv; }
+  // What a head's weighted sum has; a latent layer's is of the first dimensions of its keys.
+  uint32_t ValueDim() const { return Latent() ? latent.n_latent : head_dim; }
+  // What a head gives to the output's product.
+  uint32_t OutputDim() const { return Latent() ? latent.n_value : head_dim; }
+  // The first position that the row at `position` sees.
+  uint32_t FirstVisible(uint32_t position) const {
+    if (chunk > 0) return position / chunk * chunk;
+    return window == 0 ? 0 : std::max(position + 1, window) - window;
+  }
+  // What the query at `position` is multiplied by besides the scale.
+  double Temperature(uint32_t position) const;
 };
 
 // Tensors of one layer; nullptr where the model has none. Matrices are (n_out rows, n_in contiguous).
@@ -91,13 +123,22 @@ struct LayerTensors {
   const GgufTensor* attn_q = nullptr;       // (n_head * head_dim, n_embd)
   const GgufTensor* attn_k = nullptr;       // (n_head_kv * head_dim, n_embd)
   const GgufTensor* attn_v = nullptr;       // (n_head_kv * head_dim, n_embd)
-  const GgufTensor* attn_output = nullptr;  // (n_embd, n_head * head_dim)
+  const GgufTensor* attn_output = nullptr;  // (n_embd, n_head * OutputDim())
   const GgufTensor* attn_q_bias = nullptr;
   const GgufTensor* attn_k_bias = nullptr;
   const GgufTensor* attn_v_bias = nullptr;
   const GgufTensor* attn_output_bias = nullptr;
-  const GgufTensor* attn_q_norm = nullptr;     // (head_dim), or the whole row
-  const GgufTensor* attn_k_norm = nullptr;     // (head_dim), or the whole row
+  const GgufTensor* attn_q_norm = nullptr;  // (head_dim), or the whole row
+  const GgufTensor* attn_k_norm = nullptr;  // (head_dim), or the whole row
+  // Of a latent layer, whose attn_q is absent where queries have a latent of their own.
+  const GgufTensor* attn_q_a = nullptr;        // (n_q_latent, n_embd)
+  const GgufTensor* attn_q_a_norm = nullptr;   // (n_q_latent)
+  const GgufTensor* attn_q_b = nullptr;        // (n_head * head_dim, n_q_latent)
+  const GgufTensor* attn_kv_a = nullptr;       // (n_latent + n_rot, n_embd)
+  const GgufTensor* attn_kv_a_norm = nullptr;  // (n_latent)
+  const GgufTensor* attn_k_b = nullptr;        // (n_head, n_latent, head_dim - n_rot), or
+  const GgufTensor* attn_k_b_rows = nullptr;   // its slabs transposed, as older files have them
+  const GgufTensor* attn_v_b = nullptr;        // (n_head, n_value, n_latent)
   const GgufTensor* attn_sinks = nullptr;      // (n_head): one more logit of each head, without a value
   const GgufTensor* attn_post_norm = nullptr;  // (n_embd): of the block's output, before it is added
   const GgufTensor* ffn_norm = nullptr;        // (n_embd)
@@ -149,7 +190,7 @@ struct Model {
   const GgufTensor* rope_freqs = nullptr;
   const GgufTensor* rope_freqs_long = nullptr;
   std::vector<LayerTensors> layers;
-  std::deque<GgufTensor> parts;  // rows of fused tensors, each as a tensor of its own
+  std::deque<GgufTensor> parts;  // cut from the file's tensors or put together from them
 
   bool TiedHead() const { return output == token_embd; }
 };

@@ -14,6 +14,7 @@ namespace {
 constexpr uint64_t kMaxLayers = 1000;
 constexpr uint64_t kMaxHeads = 1024;
 constexpr uint64_t kMaxHeadDim = 1024;
+constexpr uint64_t kMaxLatent = 4096;
 constexpr uint64_t kMaxEmbd = 1u << 18;
 constexpr uint64_t kMaxFf = 1u << 22;
 constexpr uint64_t kMaxContext = 1u << 30;
@@ -38,8 +39,8 @@ class Keys {
     return static_cast<uint32_t>(*value);
   }
 
-  // A value for each layer: from an array of n_layer entries, or one number for all. Empty when the key is
-  // absent.
+  // A value for each layer: from an array (draft blocks may follow), or one number for all. Empty when the
+  // key is absent.
   absl::StatusOr<std::vector<uint32_t>> PerLayer(std::string_view suffix, uint32_t n_layer,
                                                  uint64_t maximum) const {
     const std::string name = Name(suffix);
@@ -50,12 +51,12 @@ class Keys {
       return std::vector<uint32_t>(n_layer, value);
     }
     SPILLWAY_ASSIGN_OR_RETURN(const std::optional<std::vector<int64_t>> values, file_.GetInts(name));
-    if (!values || values->size() != n_layer) {
+    if (!values || values->size() < n_layer) {
       return InvalidArgument("key {} has {} entries, but the model has {} layers", name,
                              values ? values->size() : 0, n_layer);
     }
     std::vector<uint32_t> result;
-    for (const int64_t value : *values) {
+    for (const int64_t value : std::span(*values).first(n_layer)) {
       SPILLWAY_RETURN_IF_ERROR(CheckRange(suffix, value < 0 ? 0 : static_cast<uint64_t>(value), maximum));
       result.push_back(static_cast<uint32_t>(value));
     }
@@ -145,20 +146,20 @@ float YarnMagnitude(double factor, double log_multiplier) {
 }
 
 // A factor without a type means linear: files older than the type key wrote only the factor.
-absl::Status ReadScaling(const GgufFile& file, const Keys& keys, uint32_t n_ctx_train, RopeSpec* rope) {
+absl::Status ReadScaling(const GgufFile& file, const Keys& keys, const Architecture& architecture,
+                         uint32_t n_ctx_train, RopeSpec* rope) {
   const std::string type_key = keys.Name("rope.scaling.type");
   SPILLWAY_ASSIGN_OR_RETURN(const std::optional<std::string> type, file.GetString(type_key));
   SPILLWAY_ASSIGN_OR_RETURN(const float attention_factor, keys.FloatOr("rope.scaling.attn_factor", 1.0f));
   SPILLWAY_ASSIGN_OR_RETURN(const uint32_t n_ctx_orig,
                             keys.UintOr("rope.scaling.original_context_length", kMaxContext, n_ctx_train));
   rope->magnitude = attention_factor;
+  rope->long_from_ctx = n_ctx_orig;  // counts where the file has the factors' tensors, whatever the type says
   if (type && *type == "none") return absl::OkStatus();
   const bool yarn = type && *type == "yarn";
   if (type && !yarn && *type != "linear" && *type != "longrope" && *type != "su") {
     return Unimplemented("key {} is '{}'; supported are: none, linear, yarn, longrope", type_key, *type);
   }
-  // Used where the file has the factors' tensors, whatever the type says.
-  rope->long_from_ctx = n_ctx_orig;
   float factor = 1.0f;
   for (const std::string_view suffix : {"rope.scale_linear", "rope.scaling.factor"}) {
     SPILLWAY_ASSIGN_OR_RETURN(factor, keys.FloatOr(suffix, factor));
@@ -171,7 +172,9 @@ absl::Status ReadScaling(const GgufFile& file, const Keys& keys, uint32_t n_ctx_
   SPILLWAY_ASSIGN_OR_RETURN(rope->yarn.beta_slow, keys.FloatOr("rope.scaling.yarn_beta_slow", 1.0f));
   SPILLWAY_ASSIGN_OR_RETURN(const float log_multiplier,
                             keys.FloatOr("rope.scaling.yarn_log_multiplier", 0.0f));
-  rope->magnitude *= YarnMagnitude(factor, log_multiplier);
+  // Latent attention has the multiplier in its scale instead (ReadLatent).
+  if (!architecture.latent || log_multiplier == 0.0f)
+    rope->magnitude *= YarnMagnitude(factor, log_multiplier);
   return absl::OkStatus();
 }
 
@@ -198,10 +201,10 @@ absl::StatusOr<uint32_t> ReadHeadDim(const Keys& keys, uint32_t n_embd, uint32_t
   return static_cast<uint32_t>(head_dim);
 }
 
-absl::StatusOr<RopeSpec> ReadRope(const GgufFile& file, const Keys& keys, RopeKind kind, uint32_t head_dim,
-                                  uint32_t n_ctx_train) {
+absl::StatusOr<RopeSpec> ReadRope(const GgufFile& file, const Keys& keys, const Architecture& architecture,
+                                  uint32_t head_dim, uint32_t n_ctx_train) {
   RopeSpec rope;
-  rope.kind = kind;
+  rope.kind = architecture.rope;
   SPILLWAY_ASSIGN_OR_RETURN(const std::optional<uint64_t> n_rot, keys.Uint("rope.dimension_count", head_dim));
   rope.n_rot = static_cast<uint32_t>(n_rot.value_or(head_dim));
   if (rope.n_rot % 2 != 0) {
@@ -209,8 +212,47 @@ absl::StatusOr<RopeSpec> ReadRope(const GgufFile& file, const Keys& keys, RopeKi
                            keys.Name("rope.dimension_count"), head_dim, rope.n_rot);
   }
   SPILLWAY_ASSIGN_OR_RETURN(rope.freq_base, keys.FloatOr("rope.freq_base", 10000.0f));
-  SPILLWAY_RETURN_IF_ERROR(ReadScaling(file, keys, n_ctx_train, &rope));
+  SPILLWAY_RETURN_IF_ERROR(ReadScaling(file, keys, architecture, n_ctx_train, &rope));
   return rope;
+}
+
+// Latent attention: head_dim, RoPE, and a scale with YaRN's (1 + multiplier * ln(factor))^2. Files of the
+// absorbed form tell a head's sizes in keys of their own, and the cache's in the usual ones.
+absl::Status ReadLatent(const GgufFile& file, const Keys& keys, const Architecture& architecture,
+                        uint32_t n_ctx_train, LayerSpec* layer) {
+  SPILLWAY_ASSIGN_OR_RETURN(layer->latent.n_latent, keys.RequiredUint("attention.kv_lora_rank", kMaxLatent));
+  SPILLWAY_ASSIGN_OR_RETURN(layer->latent.n_q_latent, keys.UintOr("attention.q_lora_rank", kMaxEmbd, 0));
+  const auto size = [&](std::string_view own, std::string_view usual) -> absl::StatusOr<uint32_t> {
+    SPILLWAY_ASSIGN_OR_RETURN(const uint32_t value, keys.UintOr(own, kMaxHeadDim, 0));
+    return value != 0 ? absl::StatusOr<uint32_t>(value) : keys.RequiredUint(usual, kMaxHeadDim);
+  };
+  SPILLWAY_ASSIGN_OR_RETURN(layer->head_dim, size("attention.key_length_mla", "attention.key_length"));
+  SPILLWAY_ASSIGN_OR_RETURN(layer->latent.n_value,
+                            size("attention.value_length_mla", "attention.value_length"));
+  SPILLWAY_ASSIGN_OR_RETURN(const uint32_t n_rot, keys.RequiredUint("rope.dimension_count", kMaxHeadDim));
+  if (n_rot >= layer->head_dim) {
+    return InvalidArgument("key {} is {}; a head has {} dimensions, of which some must not rotate",
+                           keys.Name("rope.dimension_count"), n_rot, layer->head_dim);
+  }
+  SPILLWAY_ASSIGN_OR_RETURN(layer->rope, ReadRope(file, keys, architecture, layer->head_dim, n_ctx_train));
+  SPILLWAY_ASSIGN_OR_RETURN(const double multiplier, keys.FloatOr("rope.scaling.yarn_log_multiplier", 0.0f));
+  const double grown =
+      layer->rope.yarn.n_ctx_orig == 0 ? 1.0 : 1.0 - multiplier * std::log(layer->rope.freq_scale);
+  layer->attention_scale =
+      static_cast<float>(grown * grown / std::sqrt(static_cast<double>(layer->head_dim)));
+  return absl::OkStatus();
+}
+
+// Sizes, RoPE and scale of ordinary attention.
+absl::Status ReadHeads(const GgufFile& file, const Keys& keys, const Architecture& architecture,
+                       const ModelConfig& config, uint32_t n_head, LayerSpec* layer) {
+  SPILLWAY_ASSIGN_OR_RETURN(layer->head_dim, ReadHeadDim(keys, config.n_embd, n_head));
+  SPILLWAY_ASSIGN_OR_RETURN(layer->rope,
+                            ReadRope(file, keys, architecture, layer->head_dim, config.n_ctx_train));
+  const bool wide = config.n_layer == architecture.wide_scale_layers;
+  const double dim = wide ? static_cast<double>(config.n_embd) / n_head : layer->head_dim;
+  layer->attention_scale = static_cast<float>(1.0 / std::sqrt(dim));
+  return absl::OkStatus();
 }
 
 // Routers and experts; n_expert 0 where the model is dense.
@@ -223,8 +265,10 @@ absl::StatusOr<ExpertSpec> ReadExperts(const GgufFile& file, const Keys& keys,
   SPILLWAY_ASSIGN_OR_RETURN(experts.n_ff, keys.UintOr("expert_feed_forward_length", kMaxFf, n_ff));
   if (experts.n_ff == 0) return keys.Missing("expert_feed_forward_length");
   SPILLWAY_ASSIGN_OR_RETURN(const uint32_t n_shared, keys.UintOr("expert_shared_count", kMaxExperts, 0));
-  SPILLWAY_ASSIGN_OR_RETURN(
-      experts.n_ff_shared, keys.UintOr("expert_shared_feed_forward_length", kMaxFf, n_shared * experts.n_ff));
+  const uint32_t n_ff_shared = (architecture.experts.shared_as_one ? 1 : n_shared) * experts.n_ff;
+  SPILLWAY_ASSIGN_OR_RETURN(experts.n_ff_shared,
+                            keys.UintOr("expert_shared_feed_forward_length", kMaxFf, n_ff_shared));
+  experts.weigh_input = architecture.experts.weigh_input;
   SPILLWAY_ASSIGN_OR_RETURN(experts.scale, keys.FloatOr("expert_weights_scale", 1.0f));
   SPILLWAY_ASSIGN_OR_RETURN(const std::optional<bool> renormalize,
                             file.GetBool(keys.Name("expert_weights_norm")));
@@ -249,15 +293,12 @@ absl::StatusOr<ExpertSpec> ReadExperts(const GgufFile& file, const Keys& keys,
 absl::StatusOr<LayerSpec> ReadCommon(const GgufFile& file, const Keys& keys, const Architecture& architecture,
                                      const ModelConfig& config, uint32_t n_head) {
   LayerSpec layer;
-  SPILLWAY_ASSIGN_OR_RETURN(layer.head_dim, ReadHeadDim(keys, config.n_embd, n_head));
-  SPILLWAY_ASSIGN_OR_RETURN(layer.rope,
-                            ReadRope(file, keys, architecture.rope, layer.head_dim, config.n_ctx_train));
+  SPILLWAY_RETURN_IF_ERROR(architecture.latent
+                               ? ReadLatent(file, keys, architecture, config.n_ctx_train, &layer)
+                               : ReadHeads(file, keys, architecture, config, n_head, &layer));
   layer.norm_eps = config.norm_eps;
   layer.qk_norm = architecture.qk_norm;
   layer.activation = architecture.activation;
-  const bool wide = config.n_layer == architecture.wide_scale_layers;
-  const double dim = wide ? static_cast<double>(config.n_embd) / n_head : layer.head_dim;
-  layer.attention_scale = static_cast<float>(1.0 / std::sqrt(dim));
   if (architecture.scales) {
     SPILLWAY_ASSIGN_OR_RETURN(layer.attention_scale, keys.FloatOr("attention.scale", layer.attention_scale));
     SPILLWAY_ASSIGN_OR_RETURN(layer.residual_scale, keys.FloatOr("residual_scale", 1.0f));
@@ -275,11 +316,27 @@ absl::StatusOr<LayerSpec> ReadCommon(const GgufFile& file, const Keys& keys, con
   return layer;
 }
 
+// Of a layer without RoPE: no norm after it, and the architecture's temperature.
+void Unrotate(const Architecture& architecture, LayerSpec* layer) {
+  layer->rope.kind = RopeKind::kNone;
+  if (layer->qk_norm == QkNorm::kAfterRope) layer->qk_norm = QkNorm::kNone;
+  if (architecture.temperature_scale == 0.0f) return;
+  layer->temperature_scale = architecture.temperature_scale;
+  layer->temperature_length = architecture.temperature_length;
+  layer->temperature_offset = architecture.temperature_offset;
+}
+
 // Which layers see only a window, and RoPE of theirs.
 absl::Status SetWindows(const GgufFile& file, const Keys& keys, const Architecture& architecture,
                         ModelConfig* config) {
   if (architecture.window_period == 0) return absl::OkStatus();
-  SPILLWAY_ASSIGN_OR_RETURN(const uint32_t window, keys.UintOr("attention.sliding_window", kMaxContext, 0));
+  const std::string window_key = keys.Name("attention.sliding_window");
+  SPILLWAY_ASSIGN_OR_RETURN(const std::optional<uint64_t> given, file.GetUint(window_key));
+  if (given == 0u && architecture.chunked) {
+    return Unimplemented("key {} is 0; {} without chunks is not supported", window_key, architecture.name);
+  }
+  SPILLWAY_ASSIGN_OR_RETURN(const uint32_t window, keys.UintOr("attention.sliding_window", kMaxContext,
+                                                               given ? 0 : architecture.default_window));
   if (window == 0) return absl::OkStatus();
   // A number is the period; an array says it layer by layer.
   const std::string key = keys.Name("attention.sliding_window_pattern");
@@ -301,7 +358,7 @@ absl::Status SetWindows(const GgufFile& file, const Keys& keys, const Architectu
     const bool windowed = pattern.empty() ? i % period != period - 1 : pattern[i] != 0;
     if (!windowed) continue;
     LayerSpec& layer = config->layers[i];
-    layer.window = window;
+    (architecture.chunked ? layer.chunk : layer.window) = window;
     if (!architecture.rope_swa) continue;
     layer.rope.freq_base = swa_base;
     layer.rope.freq_scale = 1.0f;
@@ -324,23 +381,27 @@ absl::Status ReadLayers(const GgufFile& file, const Keys& keys, const Architectu
                             ReadExperts(file, keys, architecture, n_ff.empty() ? 0 : n_ff[0]));
   SPILLWAY_ASSIGN_OR_RETURN(const uint32_t n_dense, keys.UintOr("leading_dense_block_count", kMaxLayers,
                                                                 experts.n_expert == 0 ? n_layer : 0));
-  if (n_ff.empty() && n_dense > 0) return keys.Missing("feed_forward_length");
-  SPILLWAY_ASSIGN_OR_RETURN(LayerSpec layer, ReadCommon(file, keys, architecture, *config, n_head[0]));
-  const RopeKind rope = layer.rope.kind;
+  SPILLWAY_ASSIGN_OR_RETURN(const uint32_t expert_step,
+                            keys.UintOr("interleave_moe_layer_step", kMaxLayers, 1));
+  if (n_ff.empty() && (n_dense > 0 || expert_step > 1)) return keys.Missing("feed_forward_length");
+  SPILLWAY_ASSIGN_OR_RETURN(const LayerSpec common, ReadCommon(file, keys, architecture, *config, n_head[0]));
   for (uint32_t i = 0; i < n_layer; ++i) {
-    if (n_head[i] % n_head_kv[i] != 0) {
+    if (!common.Latent() && n_head[i] % n_head_kv[i] != 0) {
       return InvalidArgument("layer {}: {} {} is not a multiple of {} {}", i,
                              keys.Name("attention.head_count"), n_head[i],
                              keys.Name("attention.head_count_kv"), n_head_kv[i]);
     }
-    const bool dense = i < n_dense;
-    const bool rotated = architecture.no_rope_period == 0 || (i + 1) % architecture.no_rope_period != 0;
+    const bool dense = i < n_dense || (i + 1) % expert_step != 0;
+    LayerSpec& layer = config->layers.emplace_back(common);
     layer.n_head = n_head[i];
-    layer.n_head_kv = n_head_kv[i];
+    layer.n_head_kv = common.Latent() ? 1 : n_head_kv[i];
     layer.n_ff = dense ? n_ff[i] : 0;
     layer.experts = dense ? ExpertSpec() : experts;
-    layer.rope.kind = rotated ? rope : RopeKind::kNone;
-    config->layers.push_back(layer);
+    if (experts.n_expert > 0 && experts.n_expert == architecture.unnormed_experts) {
+      layer.qk_norm = QkNorm::kNone;
+    }
+    if (architecture.no_rope_period != 0 && (i + 1) % architecture.no_rope_period == 0)
+      Unrotate(architecture, &layer);
   }
   return SetWindows(file, keys, architecture, config);
 }

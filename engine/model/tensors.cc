@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstring>
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "engine/base/status.h"
 #include "engine/model/architecture.h"
@@ -49,7 +51,6 @@ class Binder {
   absl::Status Slabs(const std::string& name, uint64_t n_expert, uint64_t n_out, uint64_t n_in,
                      const GgufTensor** slot) {
     SPILLWAY_RETURN_IF_ERROR(Take(name, Presence::kRequired, slot));
-    if (*slot == nullptr) return absl::OkStatus();
     const auto& dims = (*slot)->dims;
     if (dims[0] != n_in || dims[1] != n_out || dims[2] != n_expert || dims[3] != 1) {
       return InvalidArgument("tensor {} has shape {}; the config asks for [{}, {}, {}]", name,
@@ -64,6 +65,8 @@ class Binder {
     SPILLWAY_RETURN_IF_ERROR(Matrix(name, presence, n, width, slot));
     return *slot == nullptr ? absl::OkStatus() : CheckF32(**slot);
   }
+
+  bool Has(const std::string& name) const { return file_.FindTensor(name) != nullptr; }
 
   // Of the draft's blocks nothing is used.
   absl::Status RefuseLeftOver(const ModelConfig& config) const {
@@ -101,18 +104,49 @@ class Binder {
   std::unordered_set<const GgufTensor*> taken_;
 };
 
-// Rows [begin, begin + count) of a tensor, as one of its own.
-const GgufTensor* RowsOf(const GgufTensor& whole, std::string_view part, uint64_t begin, uint64_t count,
-                         Model* model) {
-  GgufTensor rows = whole;
+// Some rows of each of `n_slabs` equal slabs of a tensor.
+struct Rows {
+  std::string_view name;
+  uint64_t begin = 0;
+  uint64_t count = 0;
+  uint64_t n_slabs = 1;
+};
+
+// The rows as a tensor of its own.
+const GgufTensor* RowsOf(const GgufTensor& whole, const Rows& rows, Model* model) {
+  GgufTensor part = whole;
   const uint64_t row_bytes = whole.bytes / whole.Rows();
-  rows.name = fmt::format("{}[{}]", whole.name, part);
-  rows.n_dims = 2;
-  rows.dims = {whole.dims[0], count, 1, 1};
-  rows.bytes = count * row_bytes;
-  rows.file_offset += begin * row_bytes;
-  if (!whole.data.empty()) rows.data = whole.data.subspan(begin * row_bytes, rows.bytes);
-  return &model->parts.emplace_back(std::move(rows));
+  part.name = fmt::format("{}[{}]", whole.name, rows.name);
+  part.n_dims = rows.n_slabs == 1 ? 2 : 3;
+  part.dims = {whole.dims[0], rows.count, rows.n_slabs, 1};
+  part.bytes = rows.n_slabs * rows.count * row_bytes;
+  part.file_offset += rows.begin * row_bytes;
+  part.data = {};
+  for (uint64_t i = 0; i < rows.n_slabs && !whole.data.empty(); ++i) {
+    part.slabs.push_back(whole.Slab(i, rows.n_slabs).subspan(rows.begin * row_bytes, rows.count * row_bytes));
+  }
+  if (rows.n_slabs == 1 && !part.slabs.empty()) part.data = std::exchange(part.slabs, {}).front();
+  return &model->parts.emplace_back(std::move(part));
+}
+
+// Matrices of the same shape and format as the slabs of one tensor.
+absl::StatusOr<const GgufTensor*> StackOf(std::string name, std::span<const GgufTensor* const> matrices,
+                                          Model* model) {
+  GgufTensor stack = *matrices[0];
+  stack.name = std::move(name);
+  stack.n_dims = 3;
+  stack.dims[2] = matrices.size();
+  stack.bytes *= matrices.size();
+  stack.data = {};
+  for (const GgufTensor* matrix : matrices) {
+    if (matrix->type != stack.type) {
+      return Unimplemented("tensor {} is {} and {} is {}; experts of a layer must have one format",
+                           matrix->name, FormatOf(matrix->type).name, matrices[0]->name,
+                           FormatOf(stack.type).name);
+    }
+    if (!matrix->data.empty()) stack.slabs.push_back(matrix->data);
+  }
+  return &model->parts.emplace_back(std::move(stack));
 }
 
 // Everything needed to bind one layer.
@@ -132,6 +166,10 @@ struct LayerBinding {
   absl::Status Matrix(std::string_view suffix, uint64_t n_out, uint64_t n_in, const GgufTensor** slot) const {
     return binder.Matrix(Name(suffix), Presence::kRequired, n_out, n_in, slot);
   }
+  absl::Status Slabs(std::string_view suffix, uint64_t n, uint64_t n_out, uint64_t n_in,
+                     const GgufTensor** slot) const {
+    return binder.Slabs(Name(suffix), n, n_out, n_in, slot);
+  }
 };
 
 absl::Status BindAttention(const LayerBinding& b) {
@@ -146,9 +184,9 @@ absl::Status BindAttention(const LayerBinding& b) {
   if (architecture.fused) {
     const GgufTensor* whole = nullptr;
     SPILLWAY_RETURN_IF_ERROR(b.Matrix("attn_qkv.weight", n_q + 2 * n_kv, b.n_embd, &whole));
-    layer->attn_q = RowsOf(*whole, "q", 0, n_q, b.model);
-    layer->attn_k = RowsOf(*whole, "k", n_q, n_kv, b.model);
-    layer->attn_v = RowsOf(*whole, "v", n_q + n_kv, n_kv, b.model);
+    layer->attn_q = RowsOf(*whole, {"q", 0, n_q}, b.model);
+    layer->attn_k = RowsOf(*whole, {"k", n_q, n_kv}, b.model);
+    layer->attn_v = RowsOf(*whole, {"v", n_q + n_kv, n_kv}, b.model);
   } else {
     SPILLWAY_RETURN_IF_ERROR(b.Matrix("attn_q.weight", n_q, b.n_embd, &layer->attn_q));
     SPILLWAY_RETURN_IF_ERROR(b.Matrix("attn_k.weight", n_kv, b.n_embd, &layer->attn_k));
@@ -161,8 +199,8 @@ absl::Status BindAttention(const LayerBinding& b) {
   SPILLWAY_RETURN_IF_ERROR(
       b.Vector("attn_output.bias", architecture.output_bias, b.n_embd, &layer->attn_output_bias));
   const bool row = architecture.qk_norm == QkNorm::kRow;
-  const auto qk_norm =
-      architecture.qk_norm == QkNorm::kNone ? Presence::kAbsent : architecture.qk_norm_weights;
+  const bool weighed = row || architecture.qk_norm == QkNorm::kHead;
+  const auto qk_norm = weighed ? architecture.qk_norm_weights : Presence::kAbsent;
   SPILLWAY_RETURN_IF_ERROR(
       b.Vector("attn_q_norm.weight", qk_norm, row ? n_q : b.spec.head_dim, &layer->attn_q_norm));
   SPILLWAY_RETURN_IF_ERROR(
@@ -172,19 +210,102 @@ absl::Status BindAttention(const LayerBinding& b) {
   return b.Vector("post_attention_norm.weight", architecture.post_norms, b.n_embd, &layer->attn_post_norm);
 }
 
+// What keys and values of heads are made of: a tensor for each, or one with the rows of both, head by head.
+absl::Status BindLatentHeads(const LayerBinding& b) {
+  const LatentSpec& latent = b.spec.latent;
+  const uint64_t n_head = b.spec.n_head;
+  const uint64_t n_key = b.spec.head_dim - b.spec.rope.n_rot;
+  const bool split = b.binder.Has(b.Name("attn_k_b.weight"));
+  const GgufTensor* both = nullptr;
+  SPILLWAY_RETURN_IF_ERROR(b.binder.Matrix(b.Name("attn_kv_b.weight"),
+                                           split ? Presence::kOptional : Presence::kRequired,
+                                           n_head * (n_key + latent.n_value), latent.n_latent, &both));
+  if (split) {
+    SPILLWAY_RETURN_IF_ERROR(b.Slabs("attn_k_b.weight", n_head, latent.n_latent, n_key, &b.layer->attn_k_b));
+    return b.Slabs("attn_v_b.weight", n_head, latent.n_value, latent.n_latent, &b.layer->attn_v_b);
+  }
+  b.layer->attn_k_b_rows = RowsOf(*both, {"k", 0, n_key, n_head}, b.model);
+  b.layer->attn_v_b = RowsOf(*both, {"v", n_key, latent.n_value, n_head}, b.model);
+  return absl::OkStatus();
+}
+
+absl::Status BindLatent(const LayerBinding& b) {
+  const LatentSpec& latent = b.spec.latent;
+  const auto required = Presence::kRequired;
+  const uint64_t n_q = uint64_t{b.spec.n_head} * b.spec.head_dim;
+  LayerTensors* layer = b.layer;
+  SPILLWAY_RETURN_IF_ERROR(b.Vector("attn_norm.weight", required, b.n_embd, &layer->attn_norm));
+  const uint64_t rank = latent.n_q_latent;
+  if (rank == 0) {
+    SPILLWAY_RETURN_IF_ERROR(b.Matrix("attn_q.weight", n_q, b.n_embd, &layer->attn_q));
+  } else {
+    SPILLWAY_RETURN_IF_ERROR(b.Matrix("attn_q_a.weight", rank, b.n_embd, &layer->attn_q_a));
+    SPILLWAY_RETURN_IF_ERROR(b.Vector("attn_q_a_norm.weight", required, rank, &layer->attn_q_a_norm));
+    SPILLWAY_RETURN_IF_ERROR(b.Matrix("attn_q_b.weight", n_q, rank, &layer->attn_q_b));
+  }
+  SPILLWAY_RETURN_IF_ERROR(
+      b.Matrix("attn_kv_a_mqa.weight", latent.n_latent + b.spec.rope.n_rot, b.n_embd, &layer->attn_kv_a));
+  SPILLWAY_RETURN_IF_ERROR(
+      b.Vector("attn_kv_a_norm.weight", required, latent.n_latent, &layer->attn_kv_a_norm));
+  SPILLWAY_RETURN_IF_ERROR(BindLatentHeads(b));
+  return b.Matrix("attn_output.weight", b.n_embd, uint64_t{b.spec.n_head} * latent.n_value,
+                  &layer->attn_output);
+}
+
 absl::Status BindDense(const LayerBinding& b) {
   const uint64_t n_ff = b.spec.n_ff;
   LayerTensors* layer = b.layer;
   if (b.architecture.fused) {
     const GgufTensor* whole = nullptr;
     SPILLWAY_RETURN_IF_ERROR(b.Matrix("ffn_up.weight", 2 * n_ff, b.n_embd, &whole));
-    layer->ffn_gate = RowsOf(*whole, "gate", 0, n_ff, b.model);
-    layer->ffn_up = RowsOf(*whole, "up", n_ff, n_ff, b.model);
+    layer->ffn_gate = RowsOf(*whole, {"gate", 0, n_ff}, b.model);
+    layer->ffn_up = RowsOf(*whole, {"up", n_ff, n_ff}, b.model);
   } else {
     SPILLWAY_RETURN_IF_ERROR(b.Matrix("ffn_gate.weight", n_ff, b.n_embd, &layer->ffn_gate));
     SPILLWAY_RETURN_IF_ERROR(b.Matrix("ffn_up.weight", n_ff, b.n_embd, &layer->ffn_up));
   }
   return b.Matrix("ffn_down.weight", b.n_embd, n_ff, &layer->ffn_down);
+}
+
+// One tensor for each expert, as the first files of Mixtral have them.
+absl::Status BindExpertByExpert(const LayerBinding& b) {
+  const uint64_t n_ff = b.spec.experts.n_ff;
+  struct Row {
+    std::string_view name;
+    uint64_t n_out, n_in;
+    const GgufTensor** slot;
+  };
+  const Row rows[] = {{"ffn_gate", n_ff, b.n_embd, &b.layer->gate_experts},
+                      {"ffn_up", n_ff, b.n_embd, &b.layer->up_experts},
+                      {"ffn_down", b.n_embd, n_ff, &b.layer->down_experts}};
+  for (const Row& row : rows) {
+    std::vector<const GgufTensor*> experts(b.spec.experts.n_expert);
+    for (size_t e = 0; e < experts.size(); ++e) {
+      SPILLWAY_RETURN_IF_ERROR(
+          b.Matrix(fmt::format("{}.{}.weight", row.name, e), row.n_out, row.n_in, &experts[e]));
+    }
+    SPILLWAY_ASSIGN_OR_RETURN(*row.slot, StackOf(b.Name(row.name), experts, b.model));
+  }
+  return absl::OkStatus();
+}
+
+// Matrices of the experts in one of three forms: a tensor each of gate, up and down; gate and up in one,
+// expert by expert; a tensor of each expert.
+absl::Status BindExpertMatrices(const LayerBinding& b) {
+  const uint64_t n = b.spec.experts.n_expert;
+  const uint64_t n_ff = b.spec.experts.n_ff;
+  LayerTensors* layer = b.layer;
+  if (b.binder.Has(b.Name("ffn_gate.0.weight"))) return BindExpertByExpert(b);
+  SPILLWAY_RETURN_IF_ERROR(b.Slabs("ffn_down_exps.weight", n, b.n_embd, n_ff, &layer->down_experts));
+  if (!b.binder.Has(b.Name("ffn_gate_up_exps.weight"))) {
+    SPILLWAY_RETURN_IF_ERROR(b.Slabs("ffn_gate_exps.weight", n, n_ff, b.n_embd, &layer->gate_experts));
+    return b.Slabs("ffn_up_exps.weight", n, n_ff, b.n_embd, &layer->up_experts);
+  }
+  const GgufTensor* whole = nullptr;
+  SPILLWAY_RETURN_IF_ERROR(b.Slabs("ffn_gate_up_exps.weight", n, 2 * n_ff, b.n_embd, &whole));
+  layer->gate_experts = RowsOf(*whole, {"gate", 0, n_ff, n}, b.model);
+  layer->up_experts = RowsOf(*whole, {"up", n_ff, n_ff, n}, b.model);
+  return absl::OkStatus();
 }
 
 absl::Status BindExperts(const LayerBinding& b) {
@@ -194,18 +315,13 @@ absl::Status BindExperts(const LayerBinding& b) {
   const Presence bias = b.architecture.experts.bias;
   const auto optional = Presence::kOptional;
   LayerTensors* layer = b.layer;
-  const auto slabs = [&](std::string_view suffix, uint64_t n_out, uint64_t n_in, const GgufTensor** slot) {
-    return b.binder.Slabs(b.Name(suffix), n, n_out, n_in, slot);
-  };
   const auto vectors = [&](std::string_view suffix, uint64_t width, const GgufTensor** slot) {
     return b.binder.Vectors(b.Name(suffix), bias, n, width, slot);
   };
   SPILLWAY_RETURN_IF_ERROR(b.Matrix("ffn_gate_inp.weight", n, b.n_embd, &layer->router));
   SPILLWAY_RETURN_IF_ERROR(b.Vector("ffn_gate_inp.bias", bias, n, &layer->router_bias));
   SPILLWAY_RETURN_IF_ERROR(b.Vector("exp_probs_b.bias", optional, n, &layer->selection_bias));
-  SPILLWAY_RETURN_IF_ERROR(slabs("ffn_gate_exps.weight", n_ff, b.n_embd, &layer->gate_experts));
-  SPILLWAY_RETURN_IF_ERROR(slabs("ffn_up_exps.weight", n_ff, b.n_embd, &layer->up_experts));
-  SPILLWAY_RETURN_IF_ERROR(slabs("ffn_down_exps.weight", b.n_embd, n_ff, &layer->down_experts));
+  SPILLWAY_RETURN_IF_ERROR(BindExpertMatrices(b));
   SPILLWAY_RETURN_IF_ERROR(vectors("ffn_gate_exps.bias", n_ff, &layer->gate_expert_bias));
   SPILLWAY_RETURN_IF_ERROR(vectors("ffn_up_exps.bias", n_ff, &layer->up_expert_bias));
   SPILLWAY_RETURN_IF_ERROR(vectors("ffn_down_exps.bias", b.n_embd, &layer->down_expert_bias));
@@ -218,7 +334,7 @@ absl::Status BindExperts(const LayerBinding& b) {
 }
 
 absl::Status BindLayer(const LayerBinding& b) {
-  SPILLWAY_RETURN_IF_ERROR(BindAttention(b));
+  SPILLWAY_RETURN_IF_ERROR(b.spec.Latent() ? BindLatent(b) : BindAttention(b));
   SPILLWAY_RETURN_IF_ERROR(
       b.Vector(b.architecture.ffn_norm, Presence::kRequired, b.n_embd, &b.layer->ffn_norm));
   SPILLWAY_RETURN_IF_ERROR(b.spec.experts.n_expert > 0 ? BindExperts(b) : BindDense(b));

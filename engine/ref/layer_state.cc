@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/status.h"
+#include "engine/ref/ops.h"
 
 namespace spillway::ref {
 
@@ -14,9 +15,37 @@ absl::StatusOr<Weights> Weights::Load(Ledger& ledger, const GgufTensor* tensor) 
   SPILLWAY_ASSIGN_OR_RETURN(
       weights.buffer_, ledger.Allocate(Purpose::kWeights, tensor->Elements() * sizeof(float), tensor->name));
   weights.elements_ = tensor->Elements();
-  FormatOf(tensor->type)
-      .dequantize(tensor->data.data(), reinterpret_cast<float*>(weights.buffer_.data()), weights.elements_);
+  const uint64_t slab = tensor->dims[0] * tensor->dims[1];
+  const uint64_t n_slabs = tensor->dims[2] * tensor->dims[3];
+  for (uint64_t i = 0; i < n_slabs; ++i) {
+    FormatOf(tensor->type)
+        .dequantize(tensor->Slab(i, n_slabs).data(),
+                    reinterpret_cast<float*>(weights.buffer_.data()) + i * slab, slab);
+  }
   return weights;
+}
+
+absl::StatusOr<Weights> Weights::LoadTransposed(Ledger& ledger, const GgufTensor* tensor) {
+  SPILLWAY_ASSIGN_OR_RETURN(Weights weights, Load(ledger, tensor));
+  if (tensor == nullptr) return weights;
+  const uint64_t columns = tensor->dims[0], rows = tensor->dims[1];
+  float* slab = reinterpret_cast<float*>(weights.buffer_.data());
+  for (uint64_t i = 0; i < tensor->dims[2]; ++i, slab += rows * columns) {
+    const std::vector<float> original(slab, slab + rows * columns);
+    for (uint64_t r = 0; r < rows; ++r) {
+      for (uint64_t c = 0; c < columns; ++c) slab[c * rows + r] = original[r * columns + c];
+    }
+  }
+  return weights;
+}
+
+std::vector<double> NormRows(const Weights& weight, double eps, std::span<const double> x) {
+  const size_t n = weight.get().size();
+  std::vector<double> normed(x.size());
+  for (size_t begin = 0; begin < x.size(); begin += n) {
+    RmsNorm(x.subspan(begin, n), weight.get(), eps, std::span(normed).subspan(begin, n));
+  }
+  return normed;
 }
 
 void DequantizeRow(const GgufTensor& tensor, uint64_t row, std::span<float> out) {
@@ -41,6 +70,13 @@ absl::StatusOr<LayerWeights> LayerWeights::Load(Ledger& ledger, const Model& mod
       {&weights.attn_output_bias, tensors.attn_output_bias},
       {&weights.attn_q_norm, tensors.attn_q_norm},
       {&weights.attn_k_norm, tensors.attn_k_norm},
+      {&weights.attn_q_a, tensors.attn_q_a},
+      {&weights.attn_q_a_norm, tensors.attn_q_a_norm},
+      {&weights.attn_q_b, tensors.attn_q_b},
+      {&weights.attn_kv_a, tensors.attn_kv_a},
+      {&weights.attn_kv_a_norm, tensors.attn_kv_a_norm},
+      {&weights.attn_k_b, tensors.attn_k_b},
+      {&weights.attn_v_b, tensors.attn_v_b},
       {&weights.attn_sinks, tensors.attn_sinks},
       {&weights.attn_post_norm, tensors.attn_post_norm},
       {&weights.ffn_norm, tensors.ffn_norm},
@@ -65,6 +101,9 @@ absl::StatusOr<LayerWeights> LayerWeights::Load(Ledger& ledger, const Model& mod
   for (const auto& [slot, tensor] : parts) {
     SPILLWAY_ASSIGN_OR_RETURN(*slot, Weights::Load(ledger, tensor));
   }
+  if (tensors.attn_k_b_rows != nullptr) {
+    SPILLWAY_ASSIGN_OR_RETURN(weights.attn_k_b, Weights::LoadTransposed(ledger, tensors.attn_k_b_rows));
+  }
   weights.rope_frequencies = RopeFrequencies(model, model.config.layers[layer], n_ctx);
   return weights;
 }
@@ -72,10 +111,11 @@ absl::StatusOr<LayerWeights> LayerWeights::Load(Ledger& ledger, const Model& mod
 absl::StatusOr<KvPages> KvPages::Create(Ledger& ledger, std::span<const LayerSpec> layers, uint32_t pages) {
   KvPages result;
   for (const LayerSpec& layer : layers) {
-    const uint64_t row = uint64_t{layer.n_head_kv} * layer.head_dim;
+    const uint64_t key = uint64_t{layer.KeyHeads()} * layer.KeyDim();
+    const Row row = {key, layer.Latent() ? 0 : key};
     result.layer_offsets_.push_back(result.page_size_);
-    result.row_sizes_.push_back(row);
-    result.page_size_ += 2 * kPageTokens * row;
+    result.rows_.push_back(row);
+    result.page_size_ += kPageTokens * (row.key + row.value);
   }
   if (result.page_size_ > 0) {
     SPILLWAY_ASSIGN_OR_RETURN(
@@ -87,11 +127,12 @@ absl::StatusOr<KvPages> KvPages::Create(Ledger& ledger, std::span<const LayerSpe
 
 double* KvPages::Key(uint32_t page, uint32_t layer, uint32_t slot) {
   return reinterpret_cast<double*>(buffer_.data()) + page * page_size_ + layer_offsets_[layer] +
-         slot * row_sizes_[layer];
+         slot * rows_[layer].key;
 }
 
 double* KvPages::Value(uint32_t page, uint32_t layer, uint32_t slot) {
-  return Key(page, layer, slot) + kPageTokens * row_sizes_[layer];
+  const bool own = rows_[layer].value > 0;
+  return Key(page, layer, slot) + (own ? kPageTokens * rows_[layer].key : 0);
 }
 
 void KvPages::CopyPage(uint32_t source, uint32_t target) {

@@ -17,7 +17,13 @@ namespace spillway::ref {
 class Weights {
  public:
   static absl::StatusOr<Weights> Load(Ledger& ledger, const GgufTensor* tensor);
+  // Every slab (rows, columns) of the tensor becomes (columns, rows).
+  static absl::StatusOr<Weights> LoadTransposed(Ledger& ledger, const GgufTensor* tensor);
   bool present() const { return elements_ > 0; }
+  // Part `index` of `count` equal ones; empty of an empty one.
+  std::span<const float> Part(uint32_t index, uint32_t count) const {
+    return get().subspan(index * (elements_ / count), elements_ / count);
+  }
   std::span<const float> get() const {
     return {reinterpret_cast<const float*>(buffer_.data()), static_cast<size_t>(elements_)};
   }
@@ -27,6 +33,9 @@ class Weights {
   uint64_t elements_ = 0;
 };
 
+// RMSNorm of every row of x, whose length is the weight's.
+std::vector<double> NormRows(const Weights& weight, double eps, std::span<const double> x);
+
 // Row `row` of a matrix (rows, out.size()), dequantized.
 void DequantizeRow(const GgufTensor& tensor, uint64_t row, std::span<float> out);
 
@@ -34,7 +43,9 @@ void DequantizeRow(const GgufTensor& tensor, uint64_t row, std::span<float> out)
 struct LayerWeights {
   Weights attn_norm, attn_q, attn_k, attn_v, attn_output;
   Weights attn_q_bias, attn_k_bias, attn_v_bias, attn_output_bias, attn_q_norm, attn_k_norm;
-  Weights attn_sinks, attn_post_norm;
+  Weights attn_q_a, attn_q_a_norm, attn_q_b, attn_kv_a, attn_kv_a_norm;
+  Weights attn_k_b;  // in whichever form the file has it
+  Weights attn_v_b, attn_sinks, attn_post_norm;
   Weights ffn_norm, ffn_gate, ffn_up, ffn_down, ffn_post_norm;
   Weights router, router_bias, selection_bias;
   Weights gate_experts, up_experts, down_experts, gate_expert_bias, up_expert_bias, down_expert_bias;
@@ -45,21 +56,24 @@ struct LayerWeights {
                                            uint32_t n_ctx);
 };
 
-// A page holds, for each layer of the stage, kPageTokens rows of keys and then of values, (n_head_kv *
-// head_dim) each.
+// A page holds, for each layer of the stage, kPageTokens rows of keys (KeyHeads * KeyDim) and then of values
+// (n_head_kv * head_dim); of latent layers only keys.
 class KvPages {
  public:
   static absl::StatusOr<KvPages> Create(Ledger& ledger, std::span<const LayerSpec> layers, uint32_t pages);
 
-  // `layer` counts from the stage's first. Both (n_head_kv * head_dim).
+  // `layer` counts from the stage's first. A latent layer's values are the beginnings of its keys.
   double* Key(uint32_t page, uint32_t layer, uint32_t slot);
   double* Value(uint32_t page, uint32_t layer, uint32_t slot);
   void CopyPage(uint32_t source, uint32_t target);
 
  private:
   std::vector<uint64_t> layer_offsets_;  // doubles from the start of a page
-  std::vector<uint64_t> row_sizes_;      // doubles of a key
-  uint64_t page_size_ = 0;               // doubles
+  struct Row {
+    uint64_t key, value;  // doubles; no value of its own: 0
+  };
+  std::vector<Row> rows_;
+  uint64_t page_size_ = 0;  // doubles
   Buffer buffer_;
 };
 

@@ -11,7 +11,7 @@
 
 namespace spillway::ref {
 
-// out[i] = x[i] * weight[i] / sqrt(mean(x^2) + eps). All (n). In place allowed.
+// out[i] = x[i] * weight[i] / sqrt(mean(x^2) + eps). All (n); no weight: 1. In place allowed.
 // Source: Zhang & Sennrich, "Root Mean Square Layer Normalization".
 void RmsNorm(std::span<const double> x, std::span<const float> weight, double eps, std::span<double> out);
 
@@ -50,7 +50,7 @@ struct AttentionParams {
 };
 
 // One query head against n positions: out = sum over t of softmax_t(scale * q.k_t) * v_t.
-// q, out (head_dim); keys[t], values[t] point to the head's (head_dim) part of position t. n >= 1.
+// keys[t] points to as many values as q has, values[t] to as many as out. n >= 1.
 void Attention(std::span<const double> q, std::span<const double* const> keys,
                std::span<const double* const> values, const AttentionParams& params, std::span<double> out);
 

@@ -10,6 +10,7 @@
 #include "engine/base/status.h"
 #include "engine/ref/layer_state.h"
 #include "engine/ref/ops.h"
+#include "engine/ref/projection.h"
 #include "engine/sampling/sampler.h"
 #include "engine/stage/sequence_table.h"
 
@@ -44,12 +45,6 @@ std::vector<double> Gated(const GatedWeights& w, Activation activation, uint64_t
   return down;
 }
 
-// Part `index` of `count` equal parts; empty of an empty one.
-std::span<const float> Part(const Weights& weights, uint32_t index, uint32_t count) {
-  const size_t size = weights.get().size() / count;
-  return weights.get().subspan(index * size, size);
-}
-
 // One row (n_embd) through its experts and the shared one.
 std::vector<double> Experts(const LayerSpec& spec, const LayerWeights& w, std::span<const double> x) {
   const uint32_t n = spec.experts.n_expert;
@@ -58,11 +53,13 @@ std::vector<double> Experts(const LayerSpec& spec, const LayerWeights& w, std::s
   if (w.router_bias.present()) AddBias(logits, w.router_bias.get());
   for (const ExpertChoice& choice : ChooseExperts(spec.experts, logits, w.selection_bias.get())) {
     const uint32_t e = choice.expert;
+    std::vector<double> in(x.begin(), x.end());
+    if (spec.experts.weigh_input) Scale(in, choice.weight);
     std::vector<double> out =
-        Gated({Part(w.gate_experts, e, n), Part(w.up_experts, e, n), Part(w.down_experts, e, n),
-               Part(w.gate_expert_bias, e, n), Part(w.up_expert_bias, e, n), Part(w.down_expert_bias, e, n)},
-              spec.activation, x.size(), x);
-    Scale(out, choice.weight);
+        Gated({w.gate_experts.Part(e, n), w.up_experts.Part(e, n), w.down_experts.Part(e, n),
+               w.gate_expert_bias.Part(e, n), w.up_expert_bias.Part(e, n), w.down_expert_bias.Part(e, n)},
+              spec.activation, x.size(), in);
+    if (!spec.experts.weigh_input) Scale(out, choice.weight);
     Add(sum, out);
   }
   if (!w.shared_gate.present()) return sum;
@@ -76,13 +73,6 @@ std::vector<double> Experts(const LayerSpec& spec, const LayerWeights& w, std::s
   }
   Add(sum, shared);
   return sum;
-}
-
-// What a query is multiplied by besides the scale.
-double Temperature(const LayerSpec& spec, uint32_t position) {
-  if (spec.temperature_scale == 0.0f) return 1.0;
-  const uint32_t steps = position / spec.temperature_length;
-  return 1.0 + spec.temperature_scale * std::log(1.0 + steps);
 }
 
 // What a sampled row points to.
@@ -118,7 +108,6 @@ class RefStage final : public Stage {
   void Attend(uint32_t layer, const Segment& segment, const SequenceState& state, std::vector<double>& x);
   void FeedForward(uint32_t layer, std::vector<double>& x) const;
   void Head(const Segment& segment, uint32_t index, const SequenceState& state, const std::vector<double>& x);
-  std::vector<double> Norm(const Weights& weight, double eps, const std::vector<double>& x) const;
 
   const Model& model_;
   const StageUnits units_;
@@ -226,86 +215,59 @@ std::vector<double> RefStage::Input(const Segment& segment, std::span<const floa
   return x;
 }
 
-std::vector<double> RefStage::Norm(const Weights& weight, double eps, const std::vector<double>& x) const {
-  const size_t n = weight.get().size();
-  std::vector<double> normed(x.size());
-  for (size_t begin = 0; begin < x.size(); begin += n) {
-    RmsNorm(std::span(x).subspan(begin, n), weight.get(), eps, std::span(normed).subspan(begin, n));
-  }
-  return normed;
-}
-
 // x (count, n_embd) += attention block of `layer` (counted from the stage's first).
 void RefStage::Attend(uint32_t layer, const Segment& segment, const SequenceState& state,
                       std::vector<double>& x) {
   const LayerSpec& spec = model_.config.layers[units_.layer_begin + layer];
   const LayerWeights& weights = layers_[layer];
   const uint32_t count = segment.count();
-  const uint64_t n_embd = model_.config.n_embd;
-  const uint64_t head_dim = spec.head_dim;
-  const uint64_t q_size = spec.n_head * head_dim;
-  const uint64_t kv_size = spec.n_head_kv * head_dim;
+  const uint64_t key_dim = spec.KeyDim();
+  const uint64_t value_dim = spec.ValueDim();
+  const uint64_t k_size = spec.KeyHeads() * key_dim;
 
-  // Norm and projections.
-  const std::vector<double> normed = Norm(weights.attn_norm, spec.norm_eps, x);
-  std::vector<double> q(count * q_size), k(count * kv_size), v(count * kv_size);
-  MatMul(weights.attn_q.get(), normed, n_embd, q);
-  MatMul(weights.attn_k.get(), normed, n_embd, k);
-  MatMul(weights.attn_v.get(), normed, n_embd, v);
-  if (weights.attn_q_bias.present()) AddBias(q, weights.attn_q_bias.get());
-  if (weights.attn_k_bias.present()) AddBias(k, weights.attn_k_bias.get());
-  if (weights.attn_v_bias.present()) AddBias(v, weights.attn_v_bias.get());
-
-  // QK-norm of heads or rows (the weight's size says which), then RoPE.
-  if (weights.attn_q_norm.present()) q = Norm(weights.attn_q_norm, spec.norm_eps, q);
-  if (weights.attn_k_norm.present()) k = Norm(weights.attn_k_norm, spec.norm_eps, k);
-  for (uint32_t r = 0; r < count; ++r) {
-    const uint32_t position = segment.begin + r;
-    const std::span<double> q_row = std::span(q).subspan(r * q_size, q_size);
-    for (uint64_t i = 0; i < q_size; i += head_dim) {
-      Rope(q_row.subspan(i, head_dim), spec.rope, weights.rope_frequencies, position);
-    }
-    for (uint64_t i = 0; i < kv_size; i += head_dim) {
-      Rope(std::span(k).subspan(r * kv_size + i, head_dim), spec.rope, weights.rope_frequencies, position);
-    }
-    Scale(q_row, Temperature(spec, position));
-  }
+  // Norm, projections, norms of heads, rotation.
+  const std::vector<double> normed = NormRows(weights.attn_norm, spec.norm_eps, x);
+  const Projection p = Project(spec, weights, normed, segment.begin);
 
   // State: written once, and read back from the pages; a recompute only reads it.
   for (uint32_t r = 0; r < count && !segment.recompute; ++r) {
     const uint32_t position = segment.begin + r;
     const uint32_t page = state.pages[position / kPageTokens];
-    std::copy_n(k.data() + r * kv_size, kv_size, pages_.Key(page, layer, position % kPageTokens));
-    std::copy_n(v.data() + r * kv_size, kv_size, pages_.Value(page, layer, position % kPageTokens));
+    std::copy_n(p.k.data() + r * k_size, k_size, pages_.Key(page, layer, position % kPageTokens));
+    if (p.v.empty()) continue;
+    std::copy_n(p.v.data() + r * k_size, k_size, pages_.Value(page, layer, position % kPageTokens));
   }
 
   // Attention: each row sees positions up to its own, from the first or from where its window begins.
-  std::vector<double> attended(count * q_size);
+  std::vector<double> attended(count * spec.n_head * value_dim);
   std::vector<const double*> keys, values;
   for (uint32_t h = 0; h < spec.n_head; ++h) {
-    const uint64_t kv_offset = h / (spec.n_head / spec.n_head_kv) * head_dim;
+    const uint64_t kv_head = h / (spec.n_head / spec.KeyHeads());
     keys.clear();
     values.clear();
     for (uint32_t position = 0; position < segment.begin + count; ++position) {
       const uint32_t page = state.pages[position / kPageTokens];
-      keys.push_back(pages_.Key(page, layer, position % kPageTokens) + kv_offset);
-      values.push_back(pages_.Value(page, layer, position % kPageTokens) + kv_offset);
+      keys.push_back(pages_.Key(page, layer, position % kPageTokens) + kv_head * key_dim);
+      values.push_back(pages_.Value(page, layer, position % kPageTokens) + kv_head * value_dim);
       if (position < segment.begin) continue;
-      const uint64_t head = (position - segment.begin) * q_size + h * head_dim;
-      const size_t first = spec.window == 0 ? 0 : std::max(position + 1, spec.window) - spec.window;
-      Attention(std::span(q).subspan(head, head_dim), std::span(keys).subspan(first),
+      const uint64_t head = (position - segment.begin) * spec.n_head + h;
+      const size_t first = spec.FirstVisible(position);
+      Attention(std::span(p.q).subspan(head * key_dim, key_dim), std::span(keys).subspan(first),
                 std::span(values).subspan(first),
                 {spec.attention_scale, spec.attention_softcap,
                  weights.attn_sinks.present() ? &weights.attn_sinks.get()[h] : nullptr},
-                std::span(attended).subspan(head, head_dim));
+                std::span(attended).subspan(head * value_dim, value_dim));
     }
   }
 
   // Output projection and residual.
-  std::vector<double> projected(count * n_embd);
-  MatMul(weights.attn_output.get(), attended, q_size, projected);
+  const std::vector<double> outputs = HeadOutputs(spec, weights, std::move(attended));
+  std::vector<double> projected(x.size());
+  MatMul(weights.attn_output.get(), outputs, outputs.size() / count, projected);
   if (weights.attn_output_bias.present()) AddBias(projected, weights.attn_output_bias.get());
-  if (weights.attn_post_norm.present()) projected = Norm(weights.attn_post_norm, spec.norm_eps, projected);
+  if (weights.attn_post_norm.present()) {
+    projected = NormRows(weights.attn_post_norm, spec.norm_eps, projected);
+  }
   Scale(projected, spec.residual_scale);
   Add(x, projected);
 }
@@ -315,7 +277,7 @@ void RefStage::FeedForward(uint32_t layer, std::vector<double>& x) const {
   const LayerSpec& spec = model_.config.layers[units_.layer_begin + layer];
   const LayerWeights& weights = layers_[layer];
   const uint64_t n_embd = model_.config.n_embd;
-  const std::vector<double> normed = Norm(weights.ffn_norm, spec.norm_eps, x);
+  const std::vector<double> normed = NormRows(weights.ffn_norm, spec.norm_eps, x);
   std::vector<double> down;
   if (spec.experts.n_expert == 0) {
     down = Gated({weights.ffn_gate.get(), weights.ffn_up.get(), weights.ffn_down.get(), {}, {}, {}},
@@ -326,7 +288,7 @@ void RefStage::FeedForward(uint32_t layer, std::vector<double>& x) const {
       down.insert(down.end(), mixed.begin(), mixed.end());
     }
   }
-  if (weights.ffn_post_norm.present()) down = Norm(weights.ffn_post_norm, spec.norm_eps, down);
+  if (weights.ffn_post_norm.present()) down = NormRows(weights.ffn_post_norm, spec.norm_eps, down);
   Scale(down, spec.residual_scale);
   Add(x, down);
 }
@@ -338,8 +300,8 @@ void RefStage::Head(const Segment& segment, uint32_t index, const SequenceState&
   const uint64_t n_embd = model_.config.n_embd;
   const uint64_t n_vocab = model_.config.n_vocab;
   const uint32_t first = segment.outputs == Outputs::kAll ? 0 : segment.count() - 1;
-  const std::vector<double> normed = Norm(head_.output_norm, model_.config.norm_eps,
-                                          {x.begin() + static_cast<ptrdiff_t>(first * n_embd), x.end()});
+  const std::vector<double> normed =
+      NormRows(head_.output_norm, model_.config.norm_eps, std::span(x).subspan(first * n_embd));
   std::vector<double> logits(normed.size() / n_embd * n_vocab);
   MatMul(head_.output.get(), normed, n_embd, logits);
   Scale(logits, model_.config.logit_scale);

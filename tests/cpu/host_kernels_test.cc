@@ -39,42 +39,61 @@ TEST(HostVectorKernels, AreTheSameOnEveryLevelAtOddLengths) {
   }
 }
 
+struct AttentionCase {
+  uint32_t heads, head_dim, n_tokens;
+  uint32_t value_dim = 0;  // 0: values of their own; else of the beginnings of keys
+};
+
 TEST(HostAttention, MatchesReferenceAndIsTheSameOnEveryLevel) {
-  for (const auto& [heads, head_dim, n_tokens] :
-       {std::tuple{1u, 16u, 1u}, {3u, 64u, 33u}, {4u, 40u, 100u}, {2u, 8u, 64u}}) {
-    SCOPED_TRACE(testing::Message() << heads << " heads of " << head_dim << " over " << n_tokens);
-    const uint32_t padded = PadTo16(head_dim);
+  for (const AttentionCase& c : {AttentionCase{1, 16, 1},
+                                 {3, 64, 33},
+                                 {4, 40, 100},
+                                 {2, 8, 64},
+                                 {4, 72, 1, 64},
+                                 {1, 24, 33, 19},
+                                 {3, 40, 100, 32}}) {
+    SCOPED_TRACE(testing::Message() << c.heads << " heads of " << c.head_dim << " over " << c.n_tokens);
+    const uint32_t heads = c.heads, head_dim = c.head_dim, n_tokens = c.n_tokens;
+    const bool latent = c.value_dim > 0;
+    const uint32_t value_dim = latent ? c.value_dim : head_dim;
     const uint32_t n_pages = PagesFor(n_tokens);
-    const uint64_t page_stride = uint64_t{kPageTokens} * (head_dim + padded);
+    const uint64_t page_stride = uint64_t{kPageTokens} * (head_dim + (latent ? 0 : PadTo16(head_dim)));
     const auto keys = test::RandomFloats(size_t{n_tokens} * head_dim, kSeed + 3);
-    const auto values = test::RandomFloats(size_t{n_tokens} * head_dim, kSeed + 4);
-    const auto q = test::RandomFloats(size_t{heads} * head_dim, kSeed + 5, -2.0f, 2.0f);
+    const auto values = latent ? keys : test::RandomFloats(size_t{n_tokens} * head_dim, kSeed + 4);
+    const uint32_t q_stride = head_dim + 3, out_stride = value_dim + 5;
+    const auto q = test::RandomFloats(size_t{heads} * q_stride, kSeed + 5, -2.0f, 2.0f);
     std::vector<uint32_t> pages(n_pages);
     for (uint32_t i = 0; i < n_pages; ++i) pages[i] = n_pages - 1 - i;  // not in order
     std::vector<std::vector<float>> results;
     for (const Kernels* level : Levels()) {
       Aligned<uint16_t> cache(page_stride * n_pages);
+      // What an earlier sequence left behind must not matter, not even NaN.
+      if (latent) std::fill_n(cache.data(), page_stride * n_pages, uint16_t{0x7e00});
       for (uint32_t t = 0; t < n_tokens; ++t) {
         uint16_t* page = cache.data() + pages[t / kPageTokens] * page_stride;
-        level->store_kv(keys.data() + size_t{t} * head_dim, values.data() + size_t{t} * head_dim, head_dim,
-                        t % kPageTokens, page, page + uint64_t{head_dim} * kPageTokens);
+        level->store_kv(keys.data() + size_t{t} * head_dim,
+                        latent ? nullptr : values.data() + size_t{t} * head_dim, head_dim, t % kPageTokens,
+                        page, latent ? nullptr : page + uint64_t{head_dim} * kPageTokens);
       }
-      Aligned<float> scores(size_t{heads} * n_pages * kPageTokens), out(size_t{heads} * head_dim);
+      Aligned<float> scores(size_t{heads} * n_pages * kPageTokens), out(size_t{heads} * out_stride);
       AttendArgs args;
       args.q = q.data();
+      args.q_stride = q_stride;
       args.heads = heads;
       args.head_dim = head_dim;
+      args.value_dim = value_dim;
       args.n_tokens = n_tokens;
       args.pages = pages.data();
       args.k_pages = cache.data();
-      args.v_pages = cache.data() + uint64_t{head_dim} * kPageTokens;
+      if (!latent) args.v_pages = cache.data() + uint64_t{head_dim} * kPageTokens;
       args.page_stride = page_stride;
       args.scale = 0.125f;
       args.scores = scores.data();
       args.out = out.data();
+      args.out_stride = out_stride;
       level->attend(args);
       EXPECT_TRUE(scores.GuardIntact() && out.GuardIntact() && cache.GuardIntact());
-      results.emplace_back(out.data(), out.data() + size_t{heads} * head_dim);
+      results.emplace_back(out.data(), out.data() + size_t{heads} * out_stride);
     }
     for (const auto& result : results) test::ExpectSameBits(result, results[0]);
     for (uint32_t h = 0; h < heads; ++h) {
@@ -83,13 +102,13 @@ TEST(HostAttention, MatchesReferenceAndIsTheSameOnEveryLevel) {
       for (uint32_t t = 0; t < n_tokens; ++t) {
         double dot = 0;
         for (uint32_t d = 0; d < head_dim; ++d)
-          dot += double{q[h * head_dim + d]} * keys[size_t{t} * head_dim + d];
+          dot += double{q[h * q_stride + d]} * keys[size_t{t} * head_dim + d];
         total += p[t] = std::exp(dot * 0.125);
       }
-      for (uint32_t d = 0; d < head_dim; ++d) {
+      for (uint32_t d = 0; d < value_dim; ++d) {
         double sum = 0;
         for (uint32_t t = 0; t < n_tokens; ++t) sum += p[t] / total * values[size_t{t} * head_dim + d];
-        EXPECT_NEAR(results[0][h * head_dim + d], sum, 2e-3);
+        EXPECT_NEAR(results[0][h * out_stride + d], sum, 2e-3);
       }
     }
   }

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "engine/base/status.h"
+#include "tests/model/tiny_kinds.h"
 #include "tests/model/tiny_model.h"
 
 namespace spillway {
@@ -87,6 +88,59 @@ TEST(LoadModel, TakesHeadsAndFeedForwardPerLayer) {
   ASSERT_TRUE(model.ok()) << MessageOf(model.status());
   EXPECT_EQ(model->config.layers[1].n_ff, 32u);
   EXPECT_EQ(model->config.layers[2].n_head_kv, 4u);
+}
+
+TEST(LoadModel, TakesMorePerLayerValuesThanLayersWhereDraftBlocksFollow) {
+  TinyModelSpec spec;
+  spec.edit = [](GgufWriter& writer) {
+    writer.SetU32("llama.nextn_predict_layers", 1);
+    writer.SetU32s("llama.attention.head_count", std::vector<uint32_t>{4, 4, 4});
+  };
+  const auto model = LoadTinyModel(spec);
+  ASSERT_TRUE(model.ok()) << MessageOf(model.status());
+  EXPECT_EQ(model->config.n_layer, 2u);
+  EXPECT_EQ(model->config.n_draft_layer, 1u);
+}
+
+TEST(LoadModel, ReadsLatentAttentionFromBothFormsOfFile) {
+  for (const char* kind : {"deepseek2-v3", "deepseek2-v3-old", "deepseek2-lite", "deepseek2-lite-old"}) {
+    SCOPED_TRACE(kind);
+    const auto model = tiny::LoadTinyKind(kind);
+    ASSERT_TRUE(model.ok()) << MessageOf(model.status());
+    const LayerSpec& layer = model->config.layers[3];
+    EXPECT_EQ(layer.KeyDim(), 96u + 16u);
+    EXPECT_EQ(layer.KeyHeads(), 1u);
+    EXPECT_EQ(layer.ValueDim(), 96u);
+    EXPECT_EQ(layer.OutputDim(), 64u);
+    const bool v3 = std::string_view(kind).find("v3") != std::string_view::npos;
+    EXPECT_EQ(layer.latent.n_q_latent, v3 ? 64u : 0u);
+    EXPECT_EQ(layer.experts.renormalize, v3);
+    // YaRN's multiplier is in the scale, squared, and not in cos and sin.
+    const double grown = v3 ? 1.0 : 1.0 + 0.0707 * std::log(4.0);
+    EXPECT_NEAR(layer.attention_scale, grown * grown / std::sqrt(48.0), 1e-6);
+    EXPECT_EQ(layer.rope.magnitude, 1.0f);
+    EXPECT_EQ(model->config.layers[0].experts.n_expert, 0u);
+  }
+}
+
+TEST(LoadModel, GivesLlama4ItsChunksAndUnrotatedLayers) {
+  const auto model = tiny::LoadTinyKind("llama4");
+  ASSERT_TRUE(model.ok()) << MessageOf(model.status());
+  const LayerSpec& rotated = model->config.layers[2];
+  EXPECT_EQ(rotated.FirstVisible(15), 0u);
+  EXPECT_EQ(rotated.FirstVisible(16), 16u);
+  EXPECT_EQ(rotated.FirstVisible(40), 32u);
+  EXPECT_EQ(rotated.qk_norm, QkNorm::kAfterRope);
+  EXPECT_EQ(rotated.experts.n_expert, 0u);
+  EXPECT_EQ(rotated.Temperature(1u << 20), 1.0);
+  const LayerSpec& last = model->config.layers[3];
+  EXPECT_EQ(last.rope.kind, RopeKind::kNone);
+  EXPECT_EQ(last.qk_norm, QkNorm::kNone);
+  EXPECT_EQ(last.FirstVisible(40), 0u);
+  EXPECT_EQ(last.Temperature(8190), 1.0);
+  EXPECT_FLOAT_EQ(static_cast<float>(last.Temperature(8191)), 1.0f + 0.1f * std::log(2.0f));
+  EXPECT_TRUE(last.experts.weigh_input);
+  EXPECT_EQ(last.experts.n_ff_shared, last.experts.n_ff);
 }
 
 TEST(LoadModel, NeedsNoTitle) {
