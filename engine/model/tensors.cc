@@ -51,6 +51,7 @@ class Binder {
   absl::Status Slabs(const std::string& name, uint64_t n_expert, uint64_t n_out, uint64_t n_in,
                      const GgufTensor** slot) {
     SPILLWAY_RETURN_IF_ERROR(Take(name, Presence::kRequired, slot));
+    if (*slot == nullptr) return absl::OkStatus();
     const auto& dims = (*slot)->dims;
     if (dims[0] != n_in || dims[1] != n_out || dims[2] != n_expert || dims[3] != 1) {
       return InvalidArgument("tensor {} has shape {}; the config asks for [{}, {}, {}]", name,

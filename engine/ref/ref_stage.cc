@@ -263,7 +263,7 @@ void RefStage::Attend(uint32_t layer, const Segment& segment, const SequenceStat
   // Output projection and residual.
   const std::vector<double> outputs = HeadOutputs(spec, weights, std::move(attended));
   std::vector<double> projected(x.size());
-  MatMul(weights.attn_output.get(), outputs, outputs.size() / count, projected);
+  MatMul(weights.attn_output.get(), outputs, uint64_t{spec.n_head} * spec.OutputDim(), projected);
   if (weights.attn_output_bias.present()) AddBias(projected, weights.attn_output_bias.get());
   if (weights.attn_post_norm.present()) {
     projected = NormRows(weights.attn_post_norm, spec.norm_eps, projected);
