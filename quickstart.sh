@@ -63,7 +63,7 @@ if ! ninja -C build/release -n "${programs[@]}" | grep -q "no work to do"; then
   say "building; the first time takes some minutes"
   ninja -C build/release "${programs[@]}" >&2
 fi
-need_model
+need_model "$model_file"
 
 arguments=(--device host --vram-budget 64MiB --ctx-size 2048 --parallel 1 --prompt "$prompt" --max-tokens 256)
 if [ "$once" = no ] && [ -t 0 ] && [ -t 1 ]; then arguments+=(--keep); fi

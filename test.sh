@@ -108,7 +108,8 @@ run_tidy() {
 jobs=$(nproc)
 if missing_packages; then install_packages; fi
 need_python_packages
-need_model
+need_model "$model_file"
+need_model "$second_model_file" || say "without $second_model_file its test is skipped"
 export PATH="$PWD/.venv/bin:$PATH"
 export TSAN_OPTIONS="ignore_noninstrumented_modules=1 ${TSAN_OPTIONS:-}"
 export UBSAN_OPTIONS="print_stacktrace=1 ${UBSAN_OPTIONS:-}"

@@ -20,7 +20,7 @@ constexpr char kFooter[] =
 int Run(int argc, char** argv) {
   CommandLine line("spillway", kDescription, telemetry::kVersion, kFooter);
   for (const auto add : {AddUpCommand, AddRunCommand, AddPlanCommand, AddPsCommand, AddLogitsCommand,
-                         AddTokenizeCommand, AddChatTemplateCommand}) {
+                         AddTokenizeCommand, AddChatTemplateCommand, AddBenchCommand}) {
     add(line);
   }
   return line.Run(argc, argv);

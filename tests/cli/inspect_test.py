@@ -1,4 +1,4 @@
-"""`spillway logits`, `tokenize` and `chat-template` as a user runs them: results, errors, exit codes."""
+"""`spillway logits`, `tokenize`, `chat-template` and `bench compare` as a user runs them: results, errors, exit codes."""
 
 import array
 import json
@@ -168,9 +168,11 @@ class Plan(InspectTest):
         self.assertEqual([stage["threads"] for stage in split], [max(1, everything[0]["threads"] // 2)] * 2)
 
     def test_short_names_are_those_of_llama_cpp(self):
-        long = self.plan("--vram-budget", "64MiB", "--n-gpu-layers", 1, "--parallel", 2, "--threads", 1)
+        # Budgets of its own: what is available changes from one moment to the next.
+        long = self.plan("--vram-budget", "64MiB", "--ram-budget", "64MiB", "--n-gpu-layers", 1, "--parallel", 2,
+                         "--threads", 1)
         short = run("plan", "-m", self.model, "-c", 128, "-ngl", 1, "-np", 2, "-t", 1, "--device", "host", "--json",
-                    "--vram-budget", "64MiB")
+                    "--vram-budget", "64MiB", "--ram-budget", "64MiB")
         self.assertEqual(json.loads(short.stdout), long, short.stderr)
         tokens = run("tokenize", "-m", self.model, stdin=b"ab")
         self.assertEqual(tokens.stdout, run("tokenize", "--model", self.model, stdin=b"ab").stdout)
@@ -242,6 +244,41 @@ class GoldenCases(InspectTest):
                     self.assertEqual(len(values), len(prompt["ids"]) * n_vocab)
                     rows = [values[i : i + n_vocab] for i in range(0, len(values), n_vocab)]
                     self.assertEqual([row.index(max(row)) for row in rows], prompt["top1"])
+
+
+class BenchCompare(InspectTest):
+    def compare(self, a, b, *arguments):
+        process = run("bench", "compare", a, b, "--tokens", "100", "--ctx-size", "64", "--predict", "4", *arguments)
+        self.assertEqual(process.returncode, OK, process.stderr.decode())
+        return process.stdout.decode()
+
+    def test_a_file_has_no_divergence_from_itself(self):
+        result = json.loads(self.compare(self.model, self.model, "--json"))
+        self.assertEqual(result["positions"], 98)  # of each window of 64 and 36 tokens all but the last
+        self.assertEqual(result["same_top_token"], 1)
+        self.assertEqual(result["kl_divergence"]["max"], 0)
+        first, second = result["models"]
+        self.assertEqual(first["perplexity"], second["perplexity"])
+        for key in ("file_bytes", "weight_bytes", "prefill_tokens_per_second", "ttft_seconds", "decode_tokens_per_second"):
+            self.assertGreater(first[key], 0)
+
+    def test_other_weights_diverge_and_the_table_says_so(self):
+        other = make_tiny_model(self.folder / "other.gguf", n_layer=4, seed=2)
+        result = json.loads(self.compare(self.model, other, "--json"))
+        self.assertGreater(result["kl_divergence"]["mean"], 0)
+        self.assertLess(result["same_top_token"], 1)
+        text = self.compare(self.model, other)
+        for word in ("PERPLEXITY", "KL divergence", "tiny", "other"):
+            self.assertIn(word, text)
+
+    def test_another_vocabulary_a_missing_text_and_a_short_one_are_named(self):
+        other = make_tiny_model(self.folder / "larger.gguf", n_layer=2, n_vocab=384)
+        self.check_error(run("bench", "compare", self.model, other), USAGE, "vocabularies differ", "320", "384")
+        self.check_error(run("bench", "compare", self.model, self.model, "--text", "no/such"), FAILED, "no/such")
+        short = self.folder / "short.txt"
+        short.write_text("")
+        self.check_error(run("bench", "compare", self.model, self.model, "--text", short), USAGE, "0 tokens")
+        self.check_error(run("bench", "race", self.model, self.model), USAGE, "compare")
 
 
 if __name__ == "__main__":

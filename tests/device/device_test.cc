@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "device/energy.h"
 #include "device/host.h"
 #include "device/nvidia.h"
 #include "device/process.h"
@@ -36,6 +37,7 @@ class FakeMachine : public ::testing::Test {
 using Nvidia = FakeMachine;
 using Host = FakeMachine;
 using Process = FakeMachine;
+using Energy = FakeMachine;
 
 TEST_F(Nvidia, IsAbsentOnAnEmptyMachine) {
   const NvidiaFacts facts = ReadNvidia(root());
@@ -140,6 +142,30 @@ TEST(RealMachine, KnowsItself) {
   const HostFacts host = ReadHost(Root());
   EXPECT_GT(host.TotalBytes(), 0u);
   EXPECT_GT(host.cpus_allowed, 0u);
+}
+
+TEST_F(Energy, SumsThePackagesOverTheirWrapsAndLeavesTheirPartsOut) {
+  const auto package = [&](const std::string& name, const std::string& energy) {
+    Put("/sys/class/powercap/" + name + "/max_energy_range_uj", "10000000\n");
+    Put("/sys/class/powercap/" + name + "/energy_uj", energy + "\n");
+  };
+  package("intel-rapl:0", "9000000");
+  package("intel-rapl:0:0", "5");  // the cores, counted in the package
+  package("intel-rapl:1", "1000000");
+  EnergyMeter meter(root());
+  EXPECT_DOUBLE_EQ(meter.Joules().value(), 0);
+  package("intel-rapl:0", "500000");  // wrapped: 1.5 J
+  package("intel-rapl:0:0", "9000000");
+  package("intel-rapl:1", "3000000");
+  EXPECT_DOUBLE_EQ(meter.Joules().value(), 3.5);
+  package("intel-rapl:1", "3500000");
+  EXPECT_DOUBLE_EQ(meter.Joules().value(), 4.0);
+}
+
+TEST_F(Energy, IsUnknownWithoutCountersOrWhenOneCannotBeRead) {
+  EXPECT_FALSE(EnergyMeter(root()).Joules().has_value());
+  Put("/sys/class/powercap/intel-rapl:0/energy_uj", "1\n");  // no range
+  EXPECT_FALSE(EnergyMeter(root()).Joules().has_value());
 }
 
 }  // namespace
