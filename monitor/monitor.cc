@@ -20,9 +20,10 @@ double UnixNow() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-std::vector<std::string> NamesOf(const std::vector<WorkerTarget>& targets) {
+template <typename Target>
+std::vector<std::string> NamesOf(const std::vector<Target>& targets) {
   std::vector<std::string> names;
-  for (const WorkerTarget& target : targets) names.push_back(target.name);
+  for (const Target& target : targets) names.push_back(target.name);
   return names;
 }
 
@@ -56,9 +57,12 @@ Monitor::Monitor(const Options& options, const device::Root& root)
     : options_(options),
       root_(root),
       registry_("monitor"),
-      metrics_(registry_, NamesOf(options.workers)),
+      metrics_(registry_, NamesOf(options.workers), NamesOf(options.engines)),
       poller_(options.workers, options.gateway_admin),
-      state_(options.workers, UnixNow()) {}
+      state_(options.workers, UnixNow()),
+      engines_(options.engines, options.interval, options.expected_share, root),
+      engine_tracks_(options.engines.size(), VerdictTrack(UnixNow())),
+      engine_views_(options.engines.size()) {}
 
 Monitor::~Monitor() = default;
 
@@ -82,13 +86,38 @@ absl::StatusOr<std::unique_ptr<Monitor>> Monitor::Start(const Options& options, 
   return monitor;
 }
 
+void Monitor::JudgeEngines(double now) {
+  const std::vector<std::optional<truth::EngineFacts>> facts = engines_.Facts();
+  for (size_t i = 0; i < facts.size(); ++i) {
+    if (!facts[i].has_value()) continue;
+    EngineView& view = engine_views_[i];
+    VerdictTrack& track = engine_tracks_[i];
+    view.name = engines_.targets()[i].name;
+    view.facts = *facts[i];
+    std::optional<Event> event = track.Update(truth::JudgeEngine(view.facts), /*certain=*/false, now);
+    view.verdict = track.verdict();
+    view.since_unix_seconds = track.since_unix_seconds();
+    double share = 1;
+    for (const truth::EngineModel& model : view.facts.models) {
+      share = std::min(share, truth::VramShare(view.facts, model).value_or(1));
+    }
+    metrics_.SetEngine(view.name, view.facts.reachable, share, view.verdict.cause);
+    if (!event.has_value()) continue;
+    event->worker = view.name;
+    LogTransition(*event);
+    events_.Add(*std::move(event));
+  }
+}
+
 void Monitor::Round() {
   Sample sample = poller_.Poll(std::min(kDescribeDeadline, options_.interval));
   const double now = UnixNow();
   for (const Event& event : state_.Update(sample.workers, now)) {
     LogTransition(event);
     metrics_.Transition(event.worker);
+    events_.Add(event);
   }
+  JudgeEngines(now);
   for (const WorkerView& worker : state_.workers()) {
     metrics_.SetWorker(worker.target.name, worker.reachable, PlannedLayers(worker.reply),
                        worker.layers_executed);
@@ -103,7 +132,8 @@ void Monitor::Round() {
   board.gateway_error = sample.gateway_error;
   board.cluster = cluster_;
   board.workers = state_.workers();
-  board.events = state_.events();
+  board.engines = engine_views_;
+  board.events = events_.newest_first();
   board.host = device::ReadHost(root_);
   board.nvidia = device::ReadNvidia(root_);
   metrics_.SetGatewayUp(sample.gateway_up);

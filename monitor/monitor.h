@@ -11,6 +11,8 @@
 #include "monitor/options.h"
 #include "monitor/page/board.h"
 #include "monitor/poller.h"
+#include "monitor/verdict_track.h"
+#include "monitor/watch/engine_watch.h"
 #include "monitor/watch_state.h"
 #include "telemetry/monitor_metrics.h"
 #include "telemetry/registry.h"
@@ -24,11 +26,13 @@ class Monitor {
   static absl::StatusOr<std::unique_ptr<Monitor>> Start(const Options& options, const device::Root& root);
   ~Monitor();
 
+  // Nothing in it waits for a watched engine.
   void Round();
   uint16_t port() const { return health_->port(); }
 
  private:
   Monitor(const Options& options, const device::Root& root);
+  void JudgeEngines(double now);
 
   const Options options_;
   const device::Root root_;
@@ -36,6 +40,10 @@ class Monitor {
   telemetry::MonitorMetrics metrics_;
   Poller poller_;
   WatchState state_;
+  EngineWatch engines_;
+  std::vector<VerdictTrack> engine_tracks_;
+  std::vector<EngineView> engine_views_;
+  EventLog events_;            // of workers and engines
   v1::ClusterStatus cluster_;  // the last one that came
   BoardHolder board_;
   std::atomic<bool> asked_{false};                   // a first round is done

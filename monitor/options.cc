@@ -40,11 +40,18 @@ absl::StatusOr<std::chrono::milliseconds> ParseInterval(const std::string& text)
 
 absl::StatusOr<std::optional<Options>> ParseOptions(int argc, char** argv) {
   Options options;
-  std::vector<std::string> workers, insecure;
+  std::vector<std::string> workers, engines, insecure;
   std::string interval = "1s";
   CLI::App app("Compares what was planned for every worker with what it really runs, and says so.");
   app.name("spillway-monitor");
   app.add_option("--worker", workers, "NAME=HOST:PORT of a worker to watch; repeatable");
+  app.add_option("--watch", engines,
+                 "ollama=URL or llama-server=URL: another engine to judge by the same rules; repeatable");
+  app.add_option(
+         "--expect", options.expected_share,
+         "share of a watched engine's model that should be in VRAM; 0 = the CPU is what was asked for")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
   app.add_option("--gateway-admin", options.gateway_admin, "HOST:PORT of the gateway's Cluster service");
   app.add_option("--metrics", options.metrics, "HOST:PORT of /metrics, /healthz, /readyz and the status page")
       ->capture_default_str();
@@ -69,6 +76,11 @@ absl::StatusOr<std::optional<Options>> ParseOptions(int argc, char** argv) {
     if (!names.insert(target.name).second)
       return InvalidArgument("--worker: the name \"{}\" stands twice", target.name);
     options.workers.push_back(std::move(target));
+  }
+  for (const std::string& text : engines) {
+    SPILLWAY_ASSIGN_OR_RETURN(EngineTarget target, ParseEngine(text));
+    if (!names.insert(target.name).second) return InvalidArgument("--watch: {} stands twice", text);
+    options.engines.push_back(std::move(target));
   }
   SPILLWAY_ASSIGN_OR_RETURN(options.interval, ParseInterval(interval));
   for (const std::string& name : insecure) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "monitor/watch/engine_watch.h"
+
 namespace spillway::monitor {
 
 struct WorkerTarget {
@@ -17,7 +19,9 @@ struct WorkerTarget {
 
 struct Options {
   std::vector<WorkerTarget> workers;
-  std::string gateway_admin;  // host:port of the Cluster service; empty = none
+  std::vector<EngineTarget> engines;  // not ours
+  double expected_share = 1;          // of an engine's model in VRAM
+  std::string gateway_admin;          // host:port of the Cluster service; empty = none
   std::string metrics = "127.0.0.1:9563";
   std::string port_file;  // written once the listener is up; empty = none
   std::chrono::milliseconds interval{1000};

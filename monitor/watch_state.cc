@@ -38,7 +38,9 @@ truth::WorkerFacts FactsOf(const WorkerSample& sample) {
 }
 
 WatchState::WatchState(const std::vector<WorkerTarget>& targets, double now_unix_seconds)
-    : started_(now_unix_seconds), workers_(targets.size()), pending_(targets.size()) {
+    : started_(now_unix_seconds),
+      workers_(targets.size()),
+      tracks_(targets.size(), VerdictTrack(now_unix_seconds)) {
   for (size_t i = 0; i < targets.size(); ++i) {
     workers_[i].target = targets[i];
     workers_[i].since_unix_seconds = now_unix_seconds;
@@ -84,26 +86,16 @@ std::vector<Event> WatchState::Update(const std::vector<WorkerSample>& samples, 
   std::vector<Event> transitions;
   for (size_t i = 0; i < workers_.size() && i < samples.size(); ++i) {
     WorkerView& view = workers_[i];
-    Pending& pending = pending_[i];
     UpdateView(samples[i], &view);
-    truth::Verdict verdict = Judge(samples[i], view, now_unix_seconds);
-    if (verdict.cause == view.verdict.cause && verdict.extent == view.verdict.extent) {
-      view.verdict = std::move(verdict);  // the figures may have moved
-      pending = {};
-      continue;
-    }
-    const bool same = pending.cause == verdict.cause && pending.extent == verdict.extent;
-    pending = {verdict.cause, verdict.extent, same ? pending.rounds + 1 : 1};
-    const bool certain = samples[i].gone || !verdict.fallback();
-    if (!certain && pending.rounds < kConfirmRounds) continue;
-    pending = {};
-    transitions.push_back({now_unix_seconds, view.target.name, view.verdict.cause, verdict.cause,
-                           std::string(truth::ExtentName(verdict.extent)), verdict.detail, verdict.remedy});
-    view.verdict = std::move(verdict);
-    view.since_unix_seconds = now_unix_seconds;
+    // An address that refuses is no guess: its worker may be restarted before a second look.
+    std::optional<Event> event =
+        tracks_[i].Update(Judge(samples[i], view, now_unix_seconds), samples[i].gone, now_unix_seconds);
+    view.verdict = tracks_[i].verdict();
+    view.since_unix_seconds = tracks_[i].since_unix_seconds();
+    if (!event.has_value()) continue;
+    event->worker = view.target.name;
+    transitions.push_back(*std::move(event));
   }
-  for (const Event& event : transitions) events_.push_front(event);
-  while (events_.size() > kMaxEvents) events_.pop_back();
   return transitions;
 }
 

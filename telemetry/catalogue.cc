@@ -171,6 +171,14 @@ void AddMonitor(std::vector<MetricSpec>& table) {
       {kWorker});
   add("spillway_monitor_gateway_up", kGauge, "1 when the gateway's Cluster service answered the last time.",
       {});
+  const LabelSpec engine = {"engine", {}};
+  add("spillway_watched_engine_up", kGauge, "1 when the watched engine answered the last time.", {engine});
+  add("spillway_watched_vram_share_ratio", kGauge,
+      "Share of the engine's least resident model that is in VRAM, 0 to 1; 1 while none is loaded or nobody "
+      "knows.",
+      {engine});
+  add("spillway_watched_fallback_active", kGauge,
+      "1 while the monitor judges the watched engine to be in a fallback.", {engine, CauseLabel()});
   add("spillway_monitor_rounds_total", kCounter, "Rounds in which all workers were asked.", {});
 }
 

@@ -21,6 +21,20 @@ struct WorkerSeries {
   GaugeSeries planned, executed;
 };
 
+struct EngineSeries {
+  EngineSeries(prometheus::Registry& r, const FixedLabels& engine)
+      : up(r, "spillway_watched_engine_up", engine),
+        share(r, "spillway_watched_vram_share_ratio", engine),
+        fallback(r, "spillway_watched_fallback_active", engine) {}
+  GaugeSeries up, share, fallback;
+};
+
+void SetCause(GaugeSeries& series, std::string_view cause) {
+  series.ForEach([cause](const std::vector<std::string>& values, prometheus::Gauge& gauge) {
+    gauge.Set(values.front() == cause ? 1 : 0);
+  });
+}
+
 }  // namespace
 
 struct MonitorMetrics::Impl {
@@ -34,14 +48,22 @@ struct MonitorMetrics::Impl {
   GaugeSeries gateway_up;
   CounterSeries rounds;
   GaugeSeries present, total, used, free;
-  std::map<std::string, std::unique_ptr<WorkerSeries>> workers;  // filled at construction, then only read
+  // Filled at construction, then only read.
+  std::map<std::string, std::unique_ptr<WorkerSeries>> workers;
+  std::map<std::string, std::unique_ptr<EngineSeries>> engines;
 };
 
-MonitorMetrics::MonitorMetrics(Registry& registry, const std::vector<std::string>& workers)
+MonitorMetrics::MonitorMetrics(Registry& registry, const std::vector<std::string>& workers,
+                               const std::vector<std::string>& engines)
     : impl_(std::make_unique<Impl>(registry.prometheus())) {
   for (const std::string& worker : workers) {
     impl_->workers[worker] =
         std::make_unique<WorkerSeries>(registry.prometheus(), FixedLabels{{"worker", worker}});
+  }
+  for (const std::string& engine : engines) {
+    auto& series = impl_->engines[engine];
+    series = std::make_unique<EngineSeries>(registry.prometheus(), FixedLabels{{"engine", engine}});
+    series->share.only().Set(1);
   }
 }
 MonitorMetrics::~MonitorMetrics() = default;
@@ -58,9 +80,16 @@ void MonitorMetrics::SetWorker(const std::string& worker, bool up, double layers
 void MonitorMetrics::SetVerdict(const std::string& worker, std::string_view cause) {
   const auto found = impl_->workers.find(worker);
   if (found == impl_->workers.end()) return;
-  found->second->fallback.ForEach([cause](const std::vector<std::string>& values, prometheus::Gauge& gauge) {
-    gauge.Set(values.front() == cause ? 1 : 0);
-  });
+  SetCause(found->second->fallback, cause);
+}
+
+void MonitorMetrics::SetEngine(const std::string& engine, bool up, double vram_share,
+                               std::string_view cause) {
+  const auto found = impl_->engines.find(engine);
+  if (found == impl_->engines.end()) return;
+  found->second->up.only().Set(up ? 1 : 0);
+  found->second->share.only().Set(vram_share);
+  SetCause(found->second->fallback, cause);
 }
 
 void MonitorMetrics::Transition(const std::string& worker) {

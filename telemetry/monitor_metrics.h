@@ -14,13 +14,15 @@ class Registry;
 
 class MonitorMetrics {
  public:
-  // One set of series per configured worker's name.
-  MonitorMetrics(Registry& registry, const std::vector<std::string>& workers);
+  // One set of series per configured worker's and watched engine's name.
+  MonitorMetrics(Registry& registry, const std::vector<std::string>& workers,
+                 const std::vector<std::string>& engines = {});
   ~MonitorMetrics();
 
   void SetWorker(const std::string& worker, bool up, double layers_planned, double layers_executed);
   void SetVerdict(const std::string& worker, std::string_view cause);  // "" = none
   void Transition(const std::string& worker);
+  void SetEngine(const std::string& engine, bool up, double vram_share, std::string_view cause);
   void SetGatewayUp(bool up);
   void RoundDone();
   // device: "host" | "cuda"

@@ -16,7 +16,7 @@ struct AlertText {
 };
 
 // A heading per alert: the rules' runbook_url points at it.
-constexpr std::array<AlertText, 5> kAlerts = {{
+constexpr std::array<AlertText, 6> kAlerts = {{
     {"SilentCpuFallback",
      "A worker does not run as planned: some or all of its layers are missing, or elsewhere.",
      "1. `spillway ps` or the monitor's status page names the worker, the cause and the two figures that "
@@ -30,6 +30,12 @@ constexpr std::array<AlertText, 5> kAlerts = {{
      "1. Open the monitor's status page: the worker, the cause, since when.\n"
      "2. `worker_unreachable`: is the process running, does its port answer?\n"
      "3. Any other cause: see below.\n"},
+    {"WatchedEngineFallback",
+     "An engine that the monitor watches (Ollama, llama-server) has less of its model in VRAM than expected, "
+     "or does "
+     "not answer.",
+     "1. The monitor's status page says how much is in VRAM, and which context would fit.\n"
+     "2. Follow the remedy of the cause below; `--expect` of the monitor says what is expected.\n"},
     {"WorkerDown", "A worker cannot be scraped, or the gateway cannot reach it.",
      "1. Is the process running? `spillway up` restarts it by itself, with back-off.\n"
      "2. Its log's last lines say why it ended: a budget too small, a port in use, no memory.\n"

@@ -10,8 +10,8 @@
 
 #include "cli/cluster/status_client.h"
 #include "cli/exit_code.h"
-#include "cli/http/http_client.h"
 #include "engine/base/status.h"
+#include "telemetry/http_client.h"
 
 namespace spillway::cli {
 namespace {
@@ -108,7 +108,7 @@ absl::Status Cluster::WaitForReady() {
   const Clock::time_point deadline = Clock::now() + kReadyLimit;
   std::string why;
   while (Clock::now() < deadline) {
-    const auto answer = HttpGet(gateway().Address("metrics"), "/readyz", kReadyRequest);
+    const auto answer = telemetry::HttpGet(gateway().Address("metrics"), "/readyz", kReadyRequest);
     if (answer.ok() && answer->status == 200) return absl::OkStatus();
     if (answer.ok()) why = answer->body;
     SPILLWAY_RETURN_IF_ERROR(CheckAlive());

@@ -3,8 +3,8 @@
 
 #include <chrono>
 
-#include "cli/http/http_client.h"
 #include "engine/base/status.h"
+#include "telemetry/http_client.h"
 
 namespace spillway::cli {
 namespace {
@@ -25,7 +25,7 @@ std::string ErrorText(const std::string& body) {
   return body;
 }
 
-absl::Status ErrorOf(const HttpAnswer& answer) {
+absl::Status ErrorOf(const telemetry::HttpAnswer& answer) {
   const Json body = Json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
   const Json::json_pointer code("/error/code");
   const bool too_long = body.is_object() && body.contains(code) && body[code] == "context_length_exceeded";
@@ -105,10 +105,10 @@ absl::StatusOr<Answer> Ask(const std::string& api_address, const Json& messages,
   if (options.max_tokens > 0) body["max_tokens"] = options.max_tokens;
   Listener listener(Clock::now(), on_text);
   SPILLWAY_ASSIGN_OR_RETURN(
-      const HttpAnswer answer,
-      HttpPostEvents(api_address, "/v1/chat/completions",
-                     body.dump(-1, ' ', false, Json::error_handler_t::replace), kIdle,
-                     [&listener](std::string_view data) { return listener.OnEvent(data); }));
+      const telemetry::HttpAnswer answer,
+      telemetry::HttpPostEvents(api_address, "/v1/chat/completions",
+                                body.dump(-1, ' ', false, Json::error_handler_t::replace), kIdle,
+                                [&listener](std::string_view data) { return listener.OnEvent(data); }));
   if (answer.status != 200) return ErrorOf(answer);
   return listener.Finish();
 }

@@ -10,10 +10,20 @@
 
 #include "device/host.h"
 #include "device/nvidia.h"
+#include "monitor/verdict_track.h"
 #include "monitor/watch_state.h"
 #include "spillway/v1/cluster.pb.h"
+#include "truth/engine.h"
 
 namespace spillway::monitor {
+
+// An engine that is not ours.
+struct EngineView {
+  std::string name;  // empty before the first answer
+  truth::EngineFacts facts;
+  truth::Verdict verdict;  // confirmed
+  double since_unix_seconds = 0;
+};
 
 struct Board {
   double unix_seconds = 0;
@@ -22,6 +32,7 @@ struct Board {
   std::string gateway_error;
   v1::ClusterStatus cluster;  // the last one that came
   std::vector<WorkerView> workers;
+  std::vector<EngineView> engines;
   std::deque<Event> events;  // newest first
   device::HostFacts host;
   device::NvidiaFacts nvidia;
@@ -52,6 +63,7 @@ std::string RenderJson(const Board& board);
 
 // Words for the state of a worker: a fallback's extent, "unreachable", or what it says of itself.
 std::string StateOf(const WorkerView& worker);
+std::string EngineStateOf(const EngineView& engine);
 std::string TimeText(double unix_seconds);  // "2024-01-31 12:00:00Z"
 
 }  // namespace spillway::monitor

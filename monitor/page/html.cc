@@ -92,6 +92,10 @@ Headline HeadlineOf(const Board& board) {
     if (!worker.verdict.fallback()) continue;
     alarms += fmt::format("{}{}: {}", alarms.empty() ? "" : ", ", worker.target.name, worker.verdict.cause);
   }
+  for (const EngineView& engine : board.engines) {
+    if (!engine.verdict.fallback()) continue;
+    alarms += fmt::format("{}{}: {}", alarms.empty() ? "" : ", ", engine.name, engine.verdict.cause);
+  }
   const std::string serving = !board.gateway_configured ? "No gateway is configured for this monitor."
                               : ready                   ? "Requests are served."
                                                         : "Requests are refused: " + board.cluster.detail();
@@ -112,13 +116,20 @@ void AppendGateway(const Board& board, std::string* out) {
       cluster.running(), cluster.waiting(), cluster.last_minute_tokens_per_second());
 }
 
+void AppendAlarm(const std::string& name, const truth::Verdict& verdict, double since, std::string* out) {
+  if (!verdict.fallback()) return;
+  *out +=
+      fmt::format("<div class=\"alarm\"><b>{}: {} fallback, {}</b> since {}<br>{}<br>What to do: {}</div>\n",
+                  Escape(name), truth::ExtentName(verdict.extent), Escape(verdict.cause), TimeText(since),
+                  Escape(verdict.detail), Escape(verdict.remedy));
+}
+
 void AppendAlarms(const Board& board, std::string* out) {
   for (const WorkerView& worker : board.workers) {
-    if (!worker.verdict.fallback()) continue;
-    *out += fmt::format(
-        "<div class=\"alarm\"><b>{}: {} fallback, {}</b> since {}<br>{}<br>What to do: {}</div>\n",
-        Escape(worker.target.name), truth::ExtentName(worker.verdict.extent), Escape(worker.verdict.cause),
-        TimeText(worker.since_unix_seconds), Escape(worker.verdict.detail), Escape(worker.verdict.remedy));
+    AppendAlarm(worker.target.name, worker.verdict, worker.since_unix_seconds, out);
+  }
+  for (const EngineView& engine : board.engines) {
+    AppendAlarm(engine.name, engine.verdict, engine.since_unix_seconds, out);
   }
 }
 
@@ -176,6 +187,31 @@ void AppendMemory(const Board& board, std::string* out) {
   *out += "</table></div>\n";
 }
 
+void AppendEngines(const Board& board, std::string* out) {
+  if (board.engines.empty()) return;
+  *out +=
+      "<h2>Other engines</h2><div class=\"scroll\"><table><tr><th>engine</th><th>state</th><th>model</th>"
+      "<th class=\"n\">memory</th><th class=\"n\">in VRAM</th><th "
+      "class=\"n\">context</th><th>cause</th></tr>\n";
+  for (const EngineView& engine : board.engines) {
+    const std::string state = engine.name.empty() ? "connecting" : EngineStateOf(engine);
+    std::vector<truth::EngineModel> models = engine.facts.models;
+    if (models.empty()) models.push_back({"–", 0, std::nullopt, 0, 0});
+    for (const truth::EngineModel& model : models) {
+      const std::optional<double> share = truth::VramShare(engine.facts, model);
+      *out += fmt::format(
+          "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td "
+          "class=\"n\">{}</td><td>{}</td></tr>\n",
+          Escape(engine.name), Tag(state), Escape(model.name),
+          model.total_bytes > 0 ? Bytes(model.total_bytes) : "–",
+          share.has_value() ? fmt::format("{:.0f} %", 100 * *share) : "unknown",
+          model.context > 0 ? std::to_string(model.context) : "–",
+          engine.verdict.fallback() ? Escape(engine.verdict.cause) : "–");
+    }
+  }
+  *out += "</table></div>\n";
+}
+
 void AppendEvents(const Board& board, std::string* out) {
   *out += "<h2>Events</h2>\n";
   if (board.events.empty()) {
@@ -213,6 +249,12 @@ std::string StateOf(const WorkerView& worker) {
   return worker.reply.state().empty() ? "unknown" : worker.reply.state();
 }
 
+std::string EngineStateOf(const EngineView& engine) {
+  if (!engine.facts.reachable) return "unreachable";
+  if (engine.verdict.fallback()) return fmt::format("{} fallback", truth::ExtentName(engine.verdict.extent));
+  return "ready";
+}
+
 std::string TimeText(double unix_seconds) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S}Z", fmt::gmtime(static_cast<std::time_t>(unix_seconds)));
 }
@@ -223,6 +265,7 @@ std::string RenderHtml(const Board& board) {
   AppendAlarms(board, &out);
   AppendPlacement(board, &out);
   AppendMemory(board, &out);
+  AppendEngines(board, &out);
   AppendEvents(board, &out);
   AppendMachine(board, &out);
   out += fmt::format(

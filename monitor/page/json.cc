@@ -76,11 +76,37 @@ Json GatewayJson(const Board& board) {
           {"last_minute_tokens_per_second", cluster.last_minute_tokens_per_second()}};
 }
 
+Json EngineJson(const EngineView& engine) {
+  Json models = Json::array();
+  for (const truth::EngineModel& model : engine.facts.models) {
+    const std::optional<double> share = truth::VramShare(engine.facts, model);
+    models.push_back({{"model", model.name},
+                      {"total_bytes", model.total_bytes},
+                      {"vram_share", share.has_value() ? Json(*share) : Json(nullptr)},
+                      {"context", model.context}});
+  }
+  return {{"name", engine.name},
+          {"up", engine.facts.reachable},
+          {"error", engine.facts.error},
+          {"state", EngineStateOf(engine)},
+          {"expected_share", engine.facts.expected_share},
+          {"models", models},
+          {"fallback", engine.verdict.fallback()},
+          {"cause", engine.verdict.cause},
+          {"extent", truth::ExtentName(engine.verdict.extent)},
+          {"detail", engine.verdict.detail},
+          {"remedy", engine.verdict.remedy},
+          {"since", engine.since_unix_seconds}};
+}
+
 }  // namespace
 
 std::string RenderJson(const Board& board) {
-  Json workers = Json::array(), events = Json::array(), displays = Json::array();
+  Json workers = Json::array(), engines = Json::array(), events = Json::array(), displays = Json::array();
   for (const WorkerView& worker : board.workers) workers.push_back(WorkerJson(worker));
+  for (const EngineView& engine : board.engines) {
+    if (!engine.name.empty()) engines.push_back(EngineJson(engine));
+  }
   for (const Event& event : board.events) {
     events.push_back({{"time", event.unix_seconds},
                       {"worker", event.worker},
@@ -94,6 +120,7 @@ std::string RenderJson(const Board& board) {
   const Json json = {{"time", board.unix_seconds},
                      {"gateway", GatewayJson(board)},
                      {"workers", workers},
+                     {"engines", engines},
                      {"events", events},
                      {"host",
                       {{"cpu", board.host.cpu_name},

@@ -46,6 +46,25 @@ TEST(Options, NamesWhatItRefuses) {
   EXPECT_THAT(Refusal({"--no-such-option"}), HasSubstr("no-such-option"));
 }
 
+TEST(Options, ReadsEnginesToWatch) {
+  const auto parsed = Parse(
+      {"--watch", "ollama=http://127.0.0.1:11434/", "--watch=llama-server=box:8081", "--expect", "0.5"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  const Options& options = **parsed;
+  ASSERT_EQ(options.engines.size(), 2u);
+  EXPECT_EQ(options.engines[0].name, "ollama@127.0.0.1:11434");
+  EXPECT_EQ(options.engines[0].kind, EngineKind::kOllama);
+  EXPECT_EQ(options.engines[1].address, "box:8081");
+  EXPECT_EQ(options.expected_share, 0.5);
+  using ::testing::HasSubstr;
+  for (const char* text :
+       {"vllm=http://h:1", "ollama", "ollama=", "ollama=https://h:1", "ollama=http://h", "ollama=h:0"}) {
+    EXPECT_THAT(Refusal({"--watch", text}), HasSubstr("--watch")) << text;
+  }
+  EXPECT_THAT(Refusal({"--watch", "ollama=h:1", "--watch", "ollama=h:1"}), HasSubstr("stands twice"));
+  EXPECT_THAT(Refusal({"--expect", "2"}), HasSubstr("--expect"));
+}
+
 TEST(Options, WiderBindNeedsTheListenersName) {
   EXPECT_TRUE(Parse({"--metrics", "0.0.0.0:9563", "--insecure=metrics"}).ok());
 }

@@ -48,8 +48,6 @@ TEST_F(WatchStateTest, LostWorkerIsNamedInTheSecondRoundAndItsReturnAtOnce) {
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].from, "worker_unreachable");
   EXPECT_EQ(events[0].to, "");
-  EXPECT_EQ(state_.events().size(), 2u);
-  EXPECT_EQ(state_.events().front().to, "");
 }
 
 TEST_F(WatchStateTest, RefusedConnectionIsNamedAtOnce) {
@@ -121,14 +119,15 @@ TEST_F(WatchStateTest, LoadingAgainAfterAFailureIsNoFallback) {
   EXPECT_EQ(Next(Reachable(reply)).at(0).to, "alloc_failed");
 }
 
-TEST_F(WatchStateTest, EventsAreBounded) {
-  Next(Reachable(HealthyReply()));
-  for (size_t i = 0; i < WatchState::kMaxEvents; ++i) {
-    Next(Unreachable());
-    Next(Unreachable());
-    Next(Reachable(HealthyReply()));
+TEST(EventLog, KeepsTheLatestNewestFirst) {
+  EventLog log;
+  for (size_t i = 0; i < EventLog::kMaxEvents + 5; ++i) {
+    Event event;
+    event.unix_seconds = static_cast<double>(i);
+    log.Add(event);
   }
-  EXPECT_EQ(state_.events().size(), WatchState::kMaxEvents);
+  EXPECT_EQ(log.newest_first().size(), EventLog::kMaxEvents);
+  EXPECT_EQ(log.newest_first().front().unix_seconds, EventLog::kMaxEvents + 4);
 }
 
 TEST_F(WatchStateTest, NonsenseRangesDoNotUnderflow) {

@@ -185,18 +185,23 @@ TEST(WorkerMetrics, ModelInfoReplacesTheOldModel) {
 
 TEST(MonitorMetrics, ExportsExactlyItsRowsFromTheStart) {
   Registry registry("monitor");
-  MonitorMetrics metrics(registry, {"gpu-worker", "cpu-worker-0"});
+  MonitorMetrics metrics(registry, {"gpu-worker", "cpu-worker-0"}, {"ollama@h:1"});
   EXPECT_EQ(FamiliesIn(registry.Render()), Owned({Owner::kMonitor, Owner::kEvery}));
   metrics.SetVerdict("gpu-worker", "worker_unreachable");
   metrics.SetWorker("cpu-worker-0", true, 10, 9);
   metrics.Transition("gpu-worker");
   metrics.SetDevice("host", true, 1000, 400);
+  metrics.SetEngine("ollama@h:1", true, 0.4, "vram_short_model");
   const std::string text = registry.Render();
   EXPECT_THAT(text, HasSubstr("spillway_monitor_worker_fallback_active{cause=\"worker_unreachable\","
                               "worker=\"gpu-worker\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("spillway_monitor_worker_fallback_active{cause=\"worker_unreachable\","
                               "worker=\"cpu-worker-0\"} 0\n"));
   EXPECT_THAT(text, HasSubstr("spillway_monitor_worker_up{worker=\"cpu-worker-0\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("spillway_watched_vram_share_ratio{engine=\"ollama@h:1\"} 0.4"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("spillway_watched_fallback_active{cause=\"vram_short_model\",engine=\"ollama@h:1\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("spillway_monitor_worker_layers_executed{worker=\"cpu-worker-0\"} 9\n"));
   EXPECT_THAT(text, HasSubstr("spillway_monitor_transitions_total{worker=\"gpu-worker\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("spillway_device_memory_used_bytes{device=\"host\"} 600\n"));

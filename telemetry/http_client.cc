@@ -1,6 +1,6 @@
 // Boost.Beast, synchronous in form: its tcp_stream runs one asynchronous step at a time so that deadlines
 // hold.
-#include "cli/http/http_client.h"
+#include "telemetry/http_client.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -11,30 +11,38 @@
 
 #include "engine/base/status.h"
 
-namespace spillway::cli {
+namespace spillway::telemetry {
 namespace {
 
 namespace beast = boost::beast;
 namespace http = beast::http;
 using std::chrono::milliseconds;
 
-constexpr uint64_t kMaxBody = uint64_t{64} << 20;
 constexpr size_t kBlock = 16 * 1024;
 
-// One connection and its deadline per step.
+// One connection with a deadline for each step, or for all of them together.
 class Connection {
  public:
-  explicit Connection(milliseconds timeout) : timeout_(timeout) {}
+  enum class Limit : uint8_t { kStep, kWhole };
+  Connection(Limit limit, milliseconds timeout)
+      : limit_(limit), timeout_(timeout), end_(std::chrono::steady_clock::now() + timeout) {}
 
   absl::Status Connect(const std::string& address) {
     const size_t colon = address.rfind(':');
-    const std::string host = address.substr(0, colon);
+    if (colon == std::string::npos) return InvalidArgument("{} is no address", address);
+    const std::string host = address.substr(0, colon), port = address.substr(colon + 1);
+    // Numbers need no resolver, which would start a thread.
     boost::system::error_code error;
     const auto ip = boost::asio::ip::make_address(host, error);
-    if (error || colon == std::string::npos) return InvalidArgument("{} is no address", address);
-    const int port = std::atoi(address.c_str() + colon + 1);
-    const boost::asio::ip::tcp::endpoint endpoint(ip, static_cast<uint16_t>(port));
-    return Step("connect to " + address, [&](auto done) { stream_.async_connect(endpoint, done); });
+    if (!error) {
+      const boost::asio::ip::tcp::endpoint endpoint(ip, static_cast<uint16_t>(std::atoi(port.c_str())));
+      return Step("connect to " + address, [&](auto done) { stream_.async_connect(endpoint, done); });
+    }
+    const auto endpoints = boost::asio::ip::tcp::resolver(context_).resolve(host, port, error);
+    if (error) return Unavailable("{}: {}", host, error.message());
+    return Step("connect to " + address, [&](auto done) {
+      stream_.async_connect(endpoints, [done](beast::error_code result, const auto&) { done(result); });
+    });
   }
 
   absl::Status Send(const http::request<http::string_body>& request) {
@@ -65,17 +73,24 @@ class Connection {
   template <typename Begin>
   absl::Status Step(const std::string& what, Begin begin) {
     std::optional<beast::error_code> result;
-    stream_.expires_after(timeout_);
+    if (limit_ == Limit::kStep) {
+      stream_.expires_after(timeout_);
+    } else {
+      stream_.expires_at(end_);
+    }
     begin([&result](beast::error_code error) { result = error; });
     context_.restart();
     context_.run();
     if (!result.has_value()) return Internal("{}: no result", what);
+    if (*result == http::error::body_limit) return ResourceExhausted("{}: the body is too long", what);
     if (*result == beast::error::timeout) return Unavailable("{}: nothing for {} ms", what, timeout_.count());
     if (*result) return Unavailable("{}: {}", what, result->message());
     return absl::OkStatus();
   }
 
+  const Limit limit_;
   const milliseconds timeout_;
+  const std::chrono::steady_clock::time_point end_;
   boost::asio::io_context context_;
   beast::tcp_stream stream_{context_};
   beast::flat_buffer buffer_;
@@ -125,21 +140,39 @@ class EventCutter {
 
 }  // namespace
 
-absl::StatusOr<HttpAnswer> HttpGet(const std::string& address, const std::string& path,
-                                   milliseconds timeout) {
-  Connection connection(timeout);
+namespace {
+
+absl::StatusOr<HttpAnswer> Ask(const std::string& address, const http::request<http::string_body>& request,
+                               milliseconds timeout, uint64_t max_body) {
+  Connection connection(Connection::Limit::kWhole, timeout);
   SPILLWAY_RETURN_IF_ERROR(connection.Connect(address));
-  SPILLWAY_RETURN_IF_ERROR(connection.Send(MakeRequest(http::verb::get, address, path)));
+  SPILLWAY_RETURN_IF_ERROR(connection.Send(request));
   http::response_parser<http::string_body> parser;
-  parser.body_limit(kMaxBody);
+  parser.body_limit(max_body);
   while (!parser.is_done()) SPILLWAY_RETURN_IF_ERROR(connection.ReadSome(parser));
   return HttpAnswer{static_cast<int>(parser.get().result_int()), parser.get().body()};
+}
+
+}  // namespace
+
+absl::StatusOr<HttpAnswer> HttpGet(const std::string& address, const std::string& path, milliseconds timeout,
+                                   uint64_t max_body) {
+  return Ask(address, MakeRequest(http::verb::get, address, path), timeout, max_body);
+}
+
+absl::StatusOr<HttpAnswer> HttpPost(const std::string& address, const std::string& path,
+                                    const std::string& json, milliseconds timeout, uint64_t max_body) {
+  auto request = MakeRequest(http::verb::post, address, path);
+  request.set(http::field::content_type, "application/json");
+  request.body() = json;
+  request.prepare_payload();
+  return Ask(address, request, timeout, max_body);
 }
 
 absl::StatusOr<HttpAnswer> HttpPostEvents(const std::string& address, const std::string& path,
                                           const std::string& body, milliseconds idle,
                                           const std::function<bool(std::string_view)>& on_event) {
-  Connection connection(idle);
+  Connection connection(Connection::Limit::kStep, idle);
   SPILLWAY_RETURN_IF_ERROR(connection.Connect(address));
   auto request = MakeRequest(http::verb::post, address, path);
   request.set(http::field::content_type, "application/json");
@@ -163,7 +196,7 @@ absl::StatusOr<HttpAnswer> HttpPostEvents(const std::string& address, const std:
     SPILLWAY_RETURN_IF_ERROR(connection.ReadSome(parser));
     const std::string_view got(block.data(), block.size() - parser.get().body().size);
     if (!events) {
-      if (answer.body.size() + got.size() > kMaxBody) return ResourceExhausted("the answer is too long");
+      if (answer.body.size() + got.size() > kMaxHttpBody) return ResourceExhausted("the answer is too long");
       answer.body += got;
     } else if (!cutter.Add(got, on_event)) {
       break;
@@ -172,4 +205,4 @@ absl::StatusOr<HttpAnswer> HttpPostEvents(const std::string& address, const std:
   return answer;
 }
 
-}  // namespace spillway::cli
+}  // namespace spillway::telemetry
