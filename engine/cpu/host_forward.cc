@@ -43,6 +43,7 @@ absl::Status HostStage::Forward(const MicroBatch& batch, ForwardOutput* output) 
 // Decides per segment, takes its pages and lists its rows.
 void HostStage::PrepareRows(const MicroBatch& batch) {
   rows_.clear();
+  runs_.clear();
   sampled_.clear();
   logit_rows_ = 0;
   angles_table_ = ~0u;
@@ -52,6 +53,7 @@ void HostStage::PrepareRows(const MicroBatch& batch) {
     if (results_[s].code != SegmentCode::kOk) continue;
     if (copy.has_value()) CopyPage(*copy);
     const SequenceState* state = sequences_.Find(segment.sequence);
+    runs_.push_back({static_cast<uint32_t>(rows_.size()), segment.count(), state->run});
     for (uint32_t i = 0; i < segment.count(); ++i) {
       const bool wanted =
           segment.outputs == Outputs::kAll || (segment.outputs == Outputs::kLast && i + 1 == segment.count());
@@ -123,7 +125,8 @@ void HostStage::Project(const LayerSpec& spec, const HostLayerWeights& weights, 
   NormInput(weights.vectors[kAttnNorm], spec.norm_eps,
             m[kAttnQ].Quantized() || m[kAttnK].Quantized() || m[kAttnV].Quantized());
   const Product qkv_products[] = {
-      {&m[kAttnQ], qkv, stride, weights.vectors[kAttnQBias], false},
+      {&m[kAttnQ], spec.output_gate ? qkv + q_width + 2 * kv_width : qkv, stride, weights.vectors[kAttnQBias],
+       false},
       {&m[kAttnK], qkv + q_width, stride, weights.vectors[kAttnKBias], false},
       {&m[kAttnV], qkv + q_width + kv_width, stride, weights.vectors[kAttnVBias], false}};
   Multiply(qkv_products, static_cast<uint32_t>(rows_.size()));
@@ -132,18 +135,21 @@ void HostStage::Project(const LayerSpec& spec, const HostLayerWeights& weights, 
 
 void HostStage::Attention(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index,
                           bool branch) {
-  if (spec.Latent()) {
+  if (spec.Recurrent()) {
+    Recur(spec, weights, index);
+  } else if (spec.Latent()) {
     ProjectLatent(spec, weights, index);
     Attend(spec, weights, index);
     LatentValues(spec, weights);
   } else {
     Project(spec, weights, index);
     Attend(spec, weights, index);
+    if (spec.output_gate) GateHeads(spec);
   }
 
   // Output projection, onto the residual or beside it.
-  const PackedMatrix& w = weights.matrices[kAttnOutput];
-  if (w.Quantized()) QuantizeInput(spec.n_head * spec.OutputDim());
+  const PackedMatrix& w = weights.matrices[spec.Recurrent() ? kSsmOut : kAttnOutput];
+  if (w.Quantized()) QuantizeInput(w.n_in);
   const Product output[] = {{&w, Floats(branch ? kBranch : kResidual), layout_.embd_stride,
                              weights.vectors[kAttnOutputBias], !branch}};
   Multiply(output, static_cast<uint32_t>(rows_.size()));
@@ -190,6 +196,29 @@ void HostStage::Attend(const LayerSpec& spec, const HostLayerWeights& weights, u
   });
 }
 
+// What heads gave, times the sigmoid of their gates.
+void HostStage::GateHeads(const LayerSpec& spec) {
+  const uint32_t width = spec.n_head * spec.head_dim;
+  const uint32_t gates = PadTo16(width) + 2 * PadTo16(spec.n_head_kv * spec.head_dim);
+  ForRows([&](uint32_t row) {
+    float* out = Floats(kInput) + uint64_t{row} * layout_.input_stride;
+    kernels_.sigmoid_mul(Floats(kQkv) + uint64_t{row} * layout_.qkv_stride + gates, out, width, out);
+  });
+}
+
+namespace {
+
+// (n_head, 2, head_dim) queries and gates to queries at q and gates where both were.
+void SplitGates(const LayerSpec& spec, float* both, float* q) {
+  for (uint32_t h = 0; h < spec.n_head; ++h) {
+    const float* head = both + uint64_t{h} * 2 * spec.head_dim;
+    std::copy_n(head, spec.head_dim, q + uint64_t{h} * spec.head_dim);
+    std::copy_n(head + spec.head_dim, spec.head_dim, both + uint64_t{h} * spec.head_dim);
+  }
+}
+
+}  // namespace
+
 void RotateHead(const RopeSpec& rope, const float* cos, const float* sin, float* head) {
   const uint32_t half = rope.n_rot / 2;
   const uint32_t step = rope.kind == RopeKind::kNorm ? 2 : 1;
@@ -225,6 +254,7 @@ void HostStage::RotateAndStore(const LayerSpec& spec, const HostLayerWeights& we
   ForRows([&](uint32_t row) {
     float* q = Floats(kQkv) + uint64_t{row} * layout_.qkv_stride;
     const float* cos = Floats(kAngles) + uint64_t{row} * 2 * layout_.angle_stride;
+    if (spec.output_gate) SplitGates(spec, q + q_width + 2 * kv_width, q);
     if (spec.qk_norm == QkNorm::kRow) {
       kernels_.rms_norm(q, weights.vectors[kAttnQNorm], spec.norm_eps, spec.n_head * spec.head_dim, q);
       kernels_.rms_norm(q + q_width, weights.vectors[kAttnKNorm], spec.norm_eps,

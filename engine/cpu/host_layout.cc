@@ -6,18 +6,19 @@
 #include "engine/base/status.h"
 #include "engine/cpu/kernels.h"
 #include "engine/sampling/sampler.h"
+#include "engine/stage/checkpoints.h"
 
 namespace spillway::cpu {
 namespace {
 
-enum class Form : uint8_t { kMatrix, kTransposed, kVector };
+enum class Form : uint8_t { kMatrix, kTransposed, kVector, kTransposedVectors };
 
 // Books a tensor at the end of the weight arena.
 void Place(const GgufTensor* tensor, Form form, HostLayout* layout, PlannedTensor* planned) {
   if (tensor == nullptr) return;
   planned->tensor = tensor;
-  planned->vector = form == Form::kVector;
-  planned->transposed = form == Form::kTransposed;
+  planned->vector = form == Form::kVector || form == Form::kTransposedVectors;
+  planned->transposed = form == Form::kTransposed || form == Form::kTransposedVectors;
   planned->n_in = static_cast<uint32_t>(tensor->dims[0]);
   planned->n_out = static_cast<uint32_t>(tensor->dims[1]);
   planned->n_slabs = static_cast<uint32_t>(tensor->dims[2] * tensor->dims[3]);
@@ -44,6 +45,12 @@ void PlaceLayer(const LayerTensors& t, HostLayout* layout) {
       {kAttnKvA, t.attn_kv_a},
       {kAttnKB, t.attn_k_b},
       {kAttnVB, t.attn_v_b},
+      {kSsmQkv, t.ssm_qkv},
+      {kSsmGate, t.ssm_gate},
+      {kSsmAlpha, t.ssm_alpha},
+      {kSsmBeta, t.ssm_beta},
+      {kSsmBetaAlpha, t.ssm_beta_alpha},
+      {kSsmOut, t.ssm_out},
       {kFfnGate, t.ffn_gate},
       {kFfnUp, t.ffn_up},
       {kFfnDown, t.ffn_down},
@@ -68,6 +75,9 @@ void PlaceLayer(const LayerTensors& t, HostLayout* layout) {
       {kAttnKvANorm, t.attn_kv_a_norm},
       {kAttnSinks, t.attn_sinks},
       {kAttnPostNorm, t.attn_post_norm},
+      {kSsmA, t.ssm_a},
+      {kSsmDt, t.ssm_dt},
+      {kSsmNorm, t.ssm_norm},
       {kFfnNorm, t.ffn_norm},
       {kFfnPostNorm, t.ffn_post_norm},
       {kRouterBias, t.router_bias},
@@ -79,21 +89,25 @@ void PlaceLayer(const LayerTensors& t, HostLayout* layout) {
   for (const auto& [slot, tensor] : matrices) Place(tensor, Form::kMatrix, layout, &slots[slot]);
   for (const auto& [slot, tensor] : vectors) Place(tensor, Form::kVector, layout, &slots[slot]);
   Place(t.attn_k_b_rows, Form::kTransposed, layout, &slots[kAttnKB]);
+  Place(t.ssm_conv, Form::kTransposedVectors, layout, &slots[kSsmConv]);
 }
 
-// What attention needs of a row of kQkv and of kInput.
-struct AttentionWidths {
+// What attention, or what stands for it, needs of a row of kQkv and of kInput.
+struct MixerWidths {
   uint32_t qkv, input;
 };
 
-AttentionWidths WidthsOf(const LayerSpec& layer) {
+MixerWidths WidthsOf(const LayerSpec& layer) {
+  if (layer.Recurrent()) return {RecurrentColumns(layer.recurrent).width, PadTo32(layer.recurrent.Values())};
   const uint32_t output = PadTo32(layer.n_head * layer.OutputDim());
   if (layer.Latent()) {
     const LatentColumns at(layer);
     return {at.width, std::max({output, layer.n_head * at.key_stride, layer.n_head * at.value_stride,
                                 PadTo32(layer.latent.n_q_latent)})};
   }
-  return {PadTo16(layer.n_head * layer.head_dim) + 2 * PadTo16(layer.n_head_kv * layer.head_dim), output};
+  const uint32_t q = layer.n_head * layer.head_dim;
+  const uint32_t gated = layer.output_gate ? PadTo16(2 * q) : 0;
+  return {PadTo16(q) + 2 * PadTo16(layer.n_head_kv * layer.head_dim) + gated, output};
 }
 
 uint64_t PageElements(const LayerSpec& layer) {
@@ -111,16 +125,20 @@ void SetStrides(const Model& model, const StageUnits& units, const StageOptions&
   layout->scores_stride = PagesFor(options.n_ctx) * kPageTokens;
   for (uint32_t i = units.layer_begin; i < units.layer_end; ++i) {
     const LayerSpec& layer = config.layers[i];
-    const AttentionWidths attention = WidthsOf(layer);
-    layout->qkv_stride = std::max(layout->qkv_stride, attention.qkv);
+    const MixerWidths mixer = WidthsOf(layer);
+    layout->qkv_stride = std::max(layout->qkv_stride, mixer.qkv);
     const ExpertSpec& experts = layer.experts;
     const uint32_t visited = experts.n_used * PadTo32(experts.n_ff) + PadTo32(experts.n_ff_shared);
     layout->ff_stride = std::max({layout->ff_stride, PadTo32(layer.n_ff), visited});
     layout->max_experts = std::max(layout->max_experts, experts.n_expert);
     layout->max_used_experts = std::max(layout->max_used_experts, experts.n_used);
-    layout->input_stride = std::max(layout->input_stride, attention.input);
+    layout->input_stride = std::max(layout->input_stride, mixer.input);
     layout->angle_stride = std::max(layout->angle_stride, PadTo16(layer.rope.n_rot / 2));
     layout->page_elements = std::max(layout->page_elements, PageElements(layer));
+    layout->kv_index.push_back(layout->kv_layers);
+    layout->kv_layers += layer.Recurrent() ? 0 : 1;
+    layout->state_offsets.push_back(layout->state_stride);
+    layout->state_stride += layer.recurrent.State();
   }
   layout->input_stride = std::max(layout->input_stride, layout->ff_stride);
   layout->code_stride = layout->input_stride;
@@ -150,7 +168,9 @@ void SetBuffers(const Model& model, const StageUnits& units, const StageOptions&
   set(kBlocks, Purpose::kWorkspace, rows * (layout->code_stride / 32) * sizeof(ActivationBlock));
   set(kAngles, Purpose::kWorkspace, rows * 2 * layout->angle_stride * sizeof(float));
   set(kScores, Purpose::kWorkspace, uint64_t{options.threads} * 4 * layout->scores_stride * sizeof(float));
-  set(kKv, Purpose::kKvCache, uint64_t{units.Layers()} * options.kv_pages * layout->page_elements * 2);
+  set(kKv, Purpose::kKvCache, uint64_t{layout->kv_layers} * options.kv_pages * layout->page_elements * 2);
+  set(kState, Purpose::kRecurrentState,
+      uint64_t{options.max_sequences} * kStateSlots * layout->state_stride * sizeof(float));
   if (HasBranches(model, units))
     set(kBranch, Purpose::kActivations, rows * layout->embd_stride * sizeof(float));
   if (layout->max_experts > 0) {
@@ -196,6 +216,12 @@ LatentColumns::LatentColumns(const LayerSpec& spec)
       width(heads + PadTo16(std::max(spec.n_head * head_stride, spec.latent.n_q_latent))),
       key_stride(PadTo32(spec.head_dim - spec.rope.n_rot)),
       value_stride(PadTo32(spec.latent.n_latent)) {}
+
+RecurrentColumns::RecurrentColumns(const RecurrentSpec& spec)
+    : gate(spec.Channels()),
+      beta(gate + spec.Values()),
+      alpha(beta + PadTo16(spec.n_head_v)),
+      width(alpha + PadTo16(spec.n_head_v)) {}
 
 bool HasBranch(const LayerSpec& spec, const LayerTensors& tensors) {
   return spec.residual_scale != 1.0f || spec.experts.n_expert > 0 || tensors.attn_post_norm != nullptr;

@@ -21,10 +21,10 @@ struct PlannedTensor {
   const GgufTensor* tensor = nullptr;  // nullptr: the model has none
   Packing packing = Packing::kF32;     // of a matrix
   bool vector = false;                 // rows widened to float32, padded with zeros to 16
-  bool transposed = false;             // the tensor's slabs are (n_in, n_out): widened to float32
-  uint32_t n_slabs = 1;                // experts, or heads
-  uint32_t n_out = 0;                  // rows of a slab
-  uint32_t n_in = 0;                   // contiguous
+  bool transposed = false;  // the tensor's slabs, or vectors, are (n_in, n_out): widened to float32
+  uint32_t n_slabs = 1;     // experts, or heads
+  uint32_t n_out = 0;       // rows of a slab
+  uint32_t n_in = 0;        // contiguous
   uint64_t offset = 0;
   uint64_t bytes = 0;
 };
@@ -50,6 +50,16 @@ enum LayerSlot : size_t {
   kAttnKB,
   kAttnVB,
   kAttnSinks,
+  kSsmQkv,
+  kSsmGate,
+  kSsmAlpha,
+  kSsmBeta,
+  kSsmBetaAlpha,
+  kSsmConv,
+  kSsmA,
+  kSsmDt,
+  kSsmNorm,
+  kSsmOut,
   kAttnPostNorm,
   kFfnNorm,
   kFfnGate,
@@ -76,7 +86,8 @@ enum LayerSlot : size_t {
 enum BufferSlot : size_t {
   kResidual,      // f32 (max_rows, embd_stride): x
   kInput,         // f32 (max_rows, input_stride): what a matrix product reads
-  kQkv,           // f32 (max_rows, qkv_stride): q, k, v side by side; of a latent layer see LatentColumns
+  kQkv,           // f32 (max_rows, qkv_stride): q, k, v side by side, then q with its gates; else see
+                  // LatentColumns, RecurrentColumns
   kGate,          // f32 (max_rows, ff_stride): of a dense layer, or of each expert a row visits side by side
   kUp,            // f32 (max_rows, ff_stride)
   kCodes,         // i8 (max_rows, code_stride)
@@ -85,7 +96,8 @@ enum BufferSlot : size_t {
   kScores,        // f32 (threads, 4, n_ctx padded to 32)
   kLogits,        // f32 (16, vocab_stride); head only
   kSampling,      // bytes; head only
-  kKv,            // f16 pages (layers, kv_pages, page)
+  kKv,            // f16 pages (layers with a cache, kv_pages, page)
+  kState,         // f32 (max_sequences * kStateSlots, state_stride)
   kBranch,        // f32 (max_rows, embd_stride): a block's output, where it is not added as it comes
   kRouterLogits,  // f32 (max_rows, router_stride): experts, then 16 columns of the shared one
   kExpertOut,     // f32 (embd_stride)
@@ -115,6 +127,10 @@ struct HostLayout {
   // A page of one layer: keys (KeyHeads, KeyDim, 32) then values (n_head_kv, 32, head_dim padded to 16), f16;
   // of a latent layer only keys.
   uint64_t page_elements = 0;
+  std::vector<uint32_t> kv_index;  // of each layer, among those with a cache
+  uint32_t kv_layers = 0;
+  std::vector<uint64_t> state_offsets;  // of each layer, in floats, in a slot
+  uint64_t state_stride = 0;            // floats of a slot
 
   PurposeBytes Bytes() const;
 };
@@ -130,6 +146,13 @@ struct LatentColumns {
   uint32_t width;         // of everything
   uint32_t key_stride;    // in kInput: of the unrotated parts of queries
   uint32_t value_stride;  // in kInput: of weighted latents
+};
+
+// Where the parts of a recurrent layer stand in a row of kQkv, after q, k and v. Where beta and alpha are one
+// matrix, they begin at beta.
+struct RecurrentColumns {
+  explicit RecurrentColumns(const RecurrentSpec& spec);
+  uint32_t gate, beta, alpha, width;
 };
 
 // Whether a layer's blocks leave their outputs in kBranch instead of adding them as they come.

@@ -16,9 +16,10 @@ HostStage::HostStage(const Model& model, const StageUnits& units, const StageOpt
       kernels_(kernels),
       layout_(std::move(layout)),
       pool_(static_cast<int>(options.threads)),
-      sequences_(options, model.config.n_vocab) {
+      sequences_(options, model.config.n_vocab, layout_.state_stride > 0) {
   results_.resize(options.max_rows);
   rows_.reserve(options.max_rows);
+  runs_.reserve(options.max_rows);
   sampled_.reserve(options.max_rows);
   if (layout_.max_experts > 0) {
     choices_.resize(size_t{options.max_rows} * layout_.max_used_experts);
@@ -62,18 +63,22 @@ absl::Status HostStage::Open(SequenceId sequence, const SequenceOptions& options
 }
 
 absl::Status HostStage::Fork(SequenceId source, SequenceId target, uint32_t tokens) {
-  SPILLWAY_ASSIGN_OR_RETURN(const std::vector<PageCopy> copies, sequences_.Fork(source, target, tokens));
-  for (const PageCopy& copy : copies) CopyPage(copy);
+  SPILLWAY_ASSIGN_OR_RETURN(const ForkCopies copies, sequences_.Fork(source, target, tokens));
+  if (copies.page) CopyPage(*copies.page);
+  if (copies.state) {
+    std::copy_n(State(copies.state->source, 0), layout_.state_stride, State(copies.state->target, 0));
+  }
   return absl::OkStatus();
 }
 
 uint16_t* HostStage::Page(uint32_t layer, uint32_t page) {
   return reinterpret_cast<uint16_t*>(buffers_[kKv].data()) +
-         (uint64_t{layer} * options_.kv_pages + page) * layout_.page_elements;
+         (uint64_t{layout_.kv_index[layer]} * options_.kv_pages + page) * layout_.page_elements;
 }
 
 void HostStage::CopyPage(const PageCopy& copy) {
   for (uint32_t layer = 0; layer < units_.Layers(); ++layer) {
+    if (model_.config.layers[units_.layer_begin + layer].Recurrent()) continue;
     std::memcpy(Page(layer, copy.target), Page(layer, copy.source), layout_.page_elements * sizeof(uint16_t));
   }
 }

@@ -42,6 +42,11 @@ class HostStage final : public Stage {
     bool wanted;  // the head computes it
     bool logits;
   };
+  // Rows of one sequence, which recurrent layers run one after another.
+  struct Run {
+    uint32_t first_row, rows;
+    StateRun slots;
+  };
   // A matrix product of a parallel region.
   struct Product {
     const PackedMatrix* w;
@@ -77,6 +82,11 @@ class HostStage final : public Stage {
   void Attend(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index);
   void LatentValues(const LayerSpec& spec, const HostLayerWeights& weights);
   void NormPart(const float* weight, float eps, uint32_t n, float* x) const;
+  void GateHeads(const LayerSpec& spec);
+  void Recur(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index);
+  void RecurKeyHead(const LayerSpec& layer, const HostLayerWeights& weights, uint32_t index, const Run& run,
+                    uint32_t key_head);
+  float* State(uint32_t slot, uint32_t layer);
   void RotateAndStore(const LayerSpec& spec, const HostLayerWeights& weights, uint32_t index);
   void FeedForward(const LayerSpec& spec, const HostLayerWeights& weights, bool branch);
   void Dense(const LayerSpec& spec, const HostLayerWeights& weights, bool branch);
@@ -128,6 +138,7 @@ class HostStage final : public Stage {
   // Of the current micro-batch; reserved once.
   std::vector<SegmentResult> results_;
   std::vector<Row> rows_;
+  std::vector<Run> runs_;
   std::vector<SampledRow> sampled_;
   std::vector<ExpertChoice> choices_;  // (rows, n_used)
   std::vector<Visit> visits_;          // by expert

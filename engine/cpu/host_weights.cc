@@ -23,10 +23,21 @@ void PackTransposed(const PlannedTensor& planned, std::span<const std::byte> sla
   PackMatrix(TensorType::kF32, std::as_bytes(std::span(rows)), planned.n_out, planned.n_in, out);
 }
 
+// Columns of the tensor (n_in rows of n_out) as vectors of float32.
+void FillTransposed(const PlannedTensor& planned, float* out) {
+  std::vector<float> original(size_t{planned.n_in} * planned.n_out);
+  FormatOf(planned.tensor->type).dequantize(planned.tensor->data.data(), original.data(), original.size());
+  for (size_t i = 0; i < original.size(); ++i) {
+    out[i % planned.n_out * PadTo16(planned.n_in) + i / planned.n_out] = original[i];
+  }
+}
+
 void Fill(const PlannedTensor& planned, std::byte* arena) {
   if (planned.tensor == nullptr) return;
   std::byte* out = arena + planned.offset;
-  if (planned.vector) {
+  if (planned.vector && planned.transposed) {
+    FillTransposed(planned, reinterpret_cast<float*>(out));
+  } else if (planned.vector) {
     const std::span<const std::byte> data = planned.tensor->data;
     const uint64_t row_bytes = data.size() / planned.n_out;
     for (uint32_t row = 0; row < planned.n_out; ++row) {
@@ -34,8 +45,8 @@ void Fill(const PlannedTensor& planned, std::byte* arena) {
           .dequantize(data.data() + row * row_bytes,
                       reinterpret_cast<float*>(out) + uint64_t{row} * PadTo16(planned.n_in), planned.n_in);
     }
-    return;
   }
+  if (planned.vector) return;
   for (uint32_t i = 0; i < planned.n_slabs; ++i, out += planned.bytes / planned.n_slabs) {
     const std::span<const std::byte> slab = planned.tensor->Slab(i, planned.n_slabs);
     if (planned.transposed) {

@@ -3,6 +3,7 @@
 
 #include "engine/cpu/codes.h"
 #include "engine/cpu/matmul_body.h"
+#include "engine/cpu/recurrent_body.h"
 #include "engine/cpu/vector_body.h"
 
 namespace spillway::cpu {
@@ -30,6 +31,10 @@ struct KernelTable {
     kernels.swiglu_clamped_mul = Vector::SwigluClampedMul;
     kernels.softcap = Vector::Softcap;
     kernels.attend = Vector::Attend;
+    kernels.sigmoid_mul = Vector::SigmoidMul;
+    kernels.convolve = RecurrentBody<V>::Convolve;
+    kernels.unit = RecurrentBody<V>::Unit;
+    kernels.delta_rule = RecurrentBody<V>::DeltaRule;
     kernels.store_kv = Vector::StoreKv;
     kernels.matmul[static_cast<size_t>(Packing::kF32)] = Matmul::template Float<FloatF32<V>>;
     kernels.matmul[static_cast<size_t>(Packing::kF16)] = Matmul::template Float<FloatF16<V>>;

@@ -67,6 +67,37 @@ struct AttendArgs {
   uint32_t out_stride = 0;
 };
 
+// Channels of a causal convolution and its SiLU, in place, of rows that follow one another. The state is the
+// last n_conv - 1 rows before the convolution.
+inline constexpr uint32_t kMaxConvTaps = 8;
+struct ConvolveArgs {
+  float* u = nullptr;  // (rows, stride), of which `channels` count: a multiple of 16
+  uint64_t stride = 0;
+  uint32_t rows = 0;
+  uint32_t channels = 0;
+  uint32_t n_conv = 0;          // taps, the last is the row's own
+  const float* taps = nullptr;  // (n_conv, tap_stride)
+  uint64_t tap_stride = 0;
+  const float* before = nullptr;  // (n_conv - 1, state_stride), or nullptr: zeros
+  float* after = nullptr;         // the same, after the last row
+  uint64_t state_stride = 0;
+};
+
+// The gated delta rule of one head, rows one after another: S = decay S; S += k (beta (v - S^T k))^T; out =
+// S^T q.
+struct DeltaArgs {
+  const float *q = nullptr, *k = nullptr;  // (rows, stride), of which key_dim count
+  const float* v = nullptr;                // (rows, stride), of which value_dim count: a multiple of 16
+  const float *decay = nullptr, *beta = nullptr;  // (rows, stride), of which one counts
+  uint64_t stride = 0;
+  uint32_t rows = 0;
+  uint32_t key_dim = 0, value_dim = 0;
+  const float* before = nullptr;  // S (key_dim, value_dim), or nullptr: zeros
+  float* after = nullptr;         // the same, after the last row
+  float* out = nullptr;           // (rows, out_stride), of which value_dim count
+  uint64_t out_stride = 0;
+};
+
 struct Kernels {
   Isa isa;
   // out[i] = x[i] * (1 / sqrt(mean(x^2) + eps)) * weight[i]; n real elements, buffers padded with zeros
@@ -81,6 +112,12 @@ struct Kernels {
   // x[i] = cap * tanh(x[i] / cap), n padded to 16.
   void (*softcap)(float* x, uint32_t n, float cap);
   void (*attend)(const AttendArgs& args);
+  // out[i] = x[i] * sigmoid(gate[i]); n padded to 16.
+  void (*sigmoid_mul)(const float* gate, const float* x, uint32_t n, float* out);
+  void (*convolve)(const ConvolveArgs& args);
+  // x[i] *= scale / sqrt(sum of squares + 1e-6), n a multiple of 16.
+  void (*unit)(float* x, uint32_t n, float scale);
+  void (*delta_rule)(const DeltaArgs& args);
   // Writes one position's key (head_dim) into column `slot` of a K page, and its value, unless v is nullptr,
   // into row `slot` of a V page.
   void (*store_kv)(const float* k, const float* v, uint32_t head_dim, uint32_t slot, uint16_t* k_page,

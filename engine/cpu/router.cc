@@ -6,9 +6,8 @@
 #include <limits>
 
 namespace spillway::cpu {
-namespace {
 
-// e^x, x clamped to [-700, 700]: reduction by ln 2 in two parts, Taylor to r^13 on |r| <= ln(2)/2.
+// Reduction by ln 2 in two parts, Taylor to r^13 on |r| <= ln(2)/2.
 double Exp(double x) {
   x = std::clamp(x, -700.0, 700.0);
   const double n = std::nearbyint(x * 1.44269504088896340736);
@@ -17,6 +16,8 @@ double Exp(double x) {
   for (int i = 13; i >= 1; --i) p = p * r / i + 1.0;
   return std::ldexp(p, static_cast<int>(n));
 }
+
+namespace {
 
 void Softmax(double* x, uint32_t n) {
   const double largest = *std::max_element(x, x + n);

@@ -21,6 +21,8 @@ void ChooseExperts(const ExpertSpec& spec, const float* logits, const float* sel
                    ExpertChoice* out);
 
 // 1 / (1 + e^-x).
+// e^x, x clamped to [-700, 700]; the same bits on every machine.
+double Exp(double x);
 double Sigmoid(double x);
 
 }  // namespace spillway::cpu

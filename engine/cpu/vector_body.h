@@ -106,6 +106,15 @@ struct VectorBody {
     }
   }
 
+  // x * sigmoid(g).
+  static void SigmoidMul(const float* gate, const float* x, uint32_t n, float* out) {
+    const F one = V::Set1(1.0f);
+    for (uint32_t i = 0; i < n; i += 16) {
+      const F grown = V::Add(one, Exp(V::Sub(V::Zero(), V::Load(gate + i))));
+      V::Store(out + i, V::Div(V::Load(x + i), grown));
+    }
+  }
+
   // cap * tanh(x / cap), with tanh(y) = 1 - 2 / (e^2y + 1).
   static F Softcapped(F x, float cap) {
     const F one = V::Set1(1.0f), two = V::Set1(2.0f);

@@ -24,6 +24,14 @@ struct ExpertDefaults {
   Presence bias = Presence::kAbsent;  // of the router and of every expert's matrices
 };
 
+// Which layers are recurrent (Gated DeltaNet), if any: all but the last of each period, unless a key says it.
+// Their attention layers have output gates.
+enum class Hybrid : uint8_t {
+  kNone,
+  kInterleaved,  // value heads of a key head stand n_head_k apart; alpha and beta are tensors of their own
+  kConsecutive,  // they follow each other; alpha and beta are one tensor
+};
+
 struct Architecture {
   std::string_view name;  // general.architecture, and the prefix of its keys
   RopeKind rope = RopeKind::kNorm;
@@ -42,6 +50,7 @@ struct Architecture {
   bool rope_swa = false;        // windowed layers have a base of their own, unscaled
   uint32_t no_rope_period = 0;  // the last layer of each period has no RoPE
   bool latent = false;
+  Hybrid hybrid = Hybrid::kNone;
   // Of layers without RoPE, where no key tells.
   float temperature_scale = 0.0f;
   uint32_t temperature_length = 0, temperature_offset = 0;

@@ -27,6 +27,11 @@ absl::Status Fill(Model* model) {
 
 }  // namespace
 
+bool HasRecurrent(const ModelConfig& config, uint32_t begin, uint32_t end) {
+  const auto layers = config.layers.begin();
+  return std::any_of(layers + begin, layers + end, [](const LayerSpec& layer) { return layer.Recurrent(); });
+}
+
 absl::StatusOr<Model> LoadModel(const std::string& path) {
   SPILLWAY_ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, GgufFile::Open(path));
   return LoadModel(std::move(file));

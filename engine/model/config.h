@@ -78,8 +78,33 @@ struct LatentSpec {
   uint32_t n_value = 0;     // dimensions of a head's value
 };
 
+// Gated DeltaNet (Yang et al.): a short causal convolution of q, k and v, then for each value head a matrix S
+// that forgets and learns one row after another; no cache. Its state is the last inputs of the convolution
+// and every S.
+struct RecurrentSpec {
+  uint32_t n_conv = 0;     // taps of the convolution, the row's own included; 0: attention
+  uint32_t n_head_k = 0;   // heads of q and k
+  uint32_t n_head_v = 0;   // a multiple of it
+  uint32_t key_dim = 0;    // of a head; a multiple of 16, as value_dim
+  uint32_t value_dim = 0;  // of a head
+  bool consecutive =
+      false;  // a key head's value heads follow each other; else value head j has key head j % n_head_k
+
+  uint32_t Keys() const { return n_head_k * key_dim; }
+  uint32_t Values() const { return n_head_v * value_dim; }
+  // What is convolved: q, k, v.
+  uint32_t Channels() const { return 2 * Keys() + Values(); }
+  // The value head number `i` of n_head_v / n_head_k that a key head has.
+  uint32_t ValueHead(uint32_t key_head, uint32_t i) const {
+    return consecutive ? key_head * (n_head_v / n_head_k) + i : i * n_head_k + key_head;
+  }
+  // Numbers that a sequence's state is: (n_conv - 1, Channels), then (n_head_v, key_dim, value_dim).
+  uint64_t ConvState() const { return uint64_t{n_conv - 1} * Channels(); }
+  uint64_t State() const { return n_conv == 0 ? 0 : ConvState() + uint64_t{Values()} * key_dim; }
+};
+
 struct LayerSpec {
-  uint32_t n_head = 0;
+  uint32_t n_head = 0;  // of attention, as all that follows up to the activation; 0 in a recurrent layer
   uint32_t n_head_kv = 0;
   uint32_t head_dim = 0;
   uint32_t n_ff = 0;  // of a dense layer
@@ -99,7 +124,11 @@ struct LayerSpec {
   Activation activation = Activation::kSilu;
   ExpertSpec experts;
   LatentSpec latent;
+  RecurrentSpec recurrent;
+  // attn_q holds a gate beside each head's query; its sigmoid multiplies what the head gives.
+  bool output_gate = false;
 
+  bool Recurrent() const { return recurrent.n_conv > 0; }
   bool Latent() const { return latent.n_latent > 0; }
   // What the scores of a head are products over, and how many heads of those the cache holds.
   uint32_t KeyDim() const { return Latent() ? latent.n_latent + rope.n_rot : head_dim; }
@@ -120,7 +149,7 @@ struct LayerSpec {
 // Tensors of one layer; nullptr where the model has none. Matrices are (n_out rows, n_in contiguous).
 struct LayerTensors {
   const GgufTensor* attn_norm = nullptr;    // (n_embd)
-  const GgufTensor* attn_q = nullptr;       // (n_head * head_dim, n_embd)
+  const GgufTensor* attn_q = nullptr;       // (n_head * head_dim, n_embd); with gates (n_head, 2, head_dim)
   const GgufTensor* attn_k = nullptr;       // (n_head_kv * head_dim, n_embd)
   const GgufTensor* attn_v = nullptr;       // (n_head_kv * head_dim, n_embd)
   const GgufTensor* attn_output = nullptr;  // (n_embd, n_head * OutputDim())
@@ -141,6 +170,17 @@ struct LayerTensors {
   const GgufTensor* attn_v_b = nullptr;        // (n_head, n_value, n_latent)
   const GgufTensor* attn_sinks = nullptr;      // (n_head): one more logit of each head, without a value
   const GgufTensor* attn_post_norm = nullptr;  // (n_embd): of the block's output, before it is added
+  // Of a recurrent layer, all of them, but for alpha and beta: each by itself or both in one.
+  const GgufTensor* ssm_qkv = nullptr;         // (Channels, n_embd)
+  const GgufTensor* ssm_gate = nullptr;        // (Values, n_embd)
+  const GgufTensor* ssm_alpha = nullptr;       // (n_head_v, n_embd)
+  const GgufTensor* ssm_beta = nullptr;        // (n_head_v, n_embd)
+  const GgufTensor* ssm_beta_alpha = nullptr;  // (n_head_k, 2, n_head_v / n_head_k, n_embd)
+  const GgufTensor* ssm_conv = nullptr;        // (Channels, n_conv)
+  const GgufTensor* ssm_a = nullptr;           // (n_head_v)
+  const GgufTensor* ssm_dt = nullptr;          // (n_head_v)
+  const GgufTensor* ssm_norm = nullptr;        // (value_dim)
+  const GgufTensor* ssm_out = nullptr;         // (n_embd, Values)
   const GgufTensor* ffn_norm = nullptr;        // (n_embd)
   const GgufTensor* ffn_gate = nullptr;        // (n_ff, n_embd)
   const GgufTensor* ffn_up = nullptr;          // (n_ff, n_embd)
@@ -177,6 +217,9 @@ struct ModelConfig {
   float logit_softcap = 0.0f;    // c: logits become c * tanh(logit / c); 0: none
   std::vector<LayerSpec> layers;
 };
+
+// Whether one of the layers [begin, end) is recurrent.
+bool HasRecurrent(const ModelConfig& config, uint32_t begin, uint32_t end);
 
 // An opened model: the file, its config and its tensors, every shape checked. Immutable, shared by stages by
 // reference.

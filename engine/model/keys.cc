@@ -19,6 +19,7 @@ constexpr uint64_t kMaxEmbd = 1u << 18;
 constexpr uint64_t kMaxFf = 1u << 22;
 constexpr uint64_t kMaxContext = 1u << 30;
 constexpr uint64_t kMaxExperts = 1024;
+constexpr uint64_t kMaxConv = 8;  // taps
 
 // Keys of one architecture, `ARCHITECTURE.SUFFIX`, with their limits.
 class Keys {
@@ -289,6 +290,57 @@ absl::StatusOr<ExpertSpec> ReadExperts(const GgufFile& file, const Keys& keys,
   return experts;
 }
 
+// What the recurrent layers are like, and which they are.
+struct Recurrence {
+  RecurrentSpec spec;
+  std::vector<bool> layers;  // empty: none
+};
+
+absl::Status CheckRecurrence(const Keys& keys, const RecurrentSpec& spec, uint32_t inner) {
+  if (spec.n_head_v % spec.n_head_k != 0 || inner % spec.n_head_v != 0) {
+    return InvalidArgument("{} {} must be a multiple of {} {} and divide {} {}",
+                           keys.Name("ssm.time_step_rank"), spec.n_head_v, keys.Name("ssm.group_count"),
+                           spec.n_head_k, keys.Name("ssm.inner_size"), inner);
+  }
+  if (spec.n_conv < 2) {
+    return InvalidArgument("key {} is {}; a convolution has at least 2 taps", keys.Name("ssm.conv_kernel"),
+                           spec.n_conv);
+  }
+  if (spec.key_dim % 16 != 0 || spec.value_dim % 16 != 0) {
+    return Unimplemented("keys {} and {} give heads of {} and {} dimensions; multiples of 16 are supported",
+                         keys.Name("ssm.state_size"), keys.Name("ssm.inner_size"), spec.key_dim,
+                         spec.value_dim);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Recurrence> ReadRecurrence(const GgufFile& file, const Keys& keys,
+                                          const Architecture& architecture, uint32_t n_layer) {
+  Recurrence recurrence;
+  if (architecture.hybrid == Hybrid::kNone) return recurrence;
+  RecurrentSpec& spec = recurrence.spec;
+  SPILLWAY_ASSIGN_OR_RETURN(spec.n_conv, keys.RequiredUint("ssm.conv_kernel", kMaxConv));
+  SPILLWAY_ASSIGN_OR_RETURN(spec.key_dim, keys.RequiredUint("ssm.state_size", kMaxHeadDim));
+  SPILLWAY_ASSIGN_OR_RETURN(spec.n_head_k, keys.RequiredUint("ssm.group_count", kMaxHeads));
+  SPILLWAY_ASSIGN_OR_RETURN(spec.n_head_v, keys.RequiredUint("ssm.time_step_rank", kMaxHeads));
+  SPILLWAY_ASSIGN_OR_RETURN(const uint32_t inner, keys.RequiredUint("ssm.inner_size", kMaxEmbd));
+  spec.value_dim = inner / spec.n_head_v;
+  spec.consecutive = architecture.hybrid == Hybrid::kConsecutive;
+  SPILLWAY_RETURN_IF_ERROR(CheckRecurrence(keys, spec, inner));
+
+  SPILLWAY_ASSIGN_OR_RETURN(const uint32_t period, keys.UintOr("full_attention_interval", kMaxLayers, 4));
+  const std::string key = keys.Name("attention.recurrent_layers");
+  SPILLWAY_ASSIGN_OR_RETURN(const std::optional<std::vector<int64_t>> listed, file.GetInts(key));
+  if (listed && listed->size() < n_layer) {
+    return InvalidArgument("key {} has {} entries, but the model has {} layers", key, listed->size(),
+                           n_layer);
+  }
+  for (uint32_t i = 0; i < n_layer; ++i) {
+    recurrence.layers.push_back(listed ? (*listed)[i] != 0 : (i + 1) % period != 0);
+  }
+  return recurrence;
+}
+
 // What all layers share, from keys; `layer` has n_head[0] for the default of head_dim.
 absl::StatusOr<LayerSpec> ReadCommon(const GgufFile& file, const Keys& keys, const Architecture& architecture,
                                      const ModelConfig& config, uint32_t n_head) {
@@ -299,6 +351,7 @@ absl::StatusOr<LayerSpec> ReadCommon(const GgufFile& file, const Keys& keys, con
   layer.norm_eps = config.norm_eps;
   layer.qk_norm = architecture.qk_norm;
   layer.activation = architecture.activation;
+  layer.output_gate = architecture.hybrid != Hybrid::kNone;
   if (architecture.scales) {
     SPILLWAY_ASSIGN_OR_RETURN(layer.attention_scale, keys.FloatOr("attention.scale", layer.attention_scale));
     SPILLWAY_ASSIGN_OR_RETURN(layer.residual_scale, keys.FloatOr("residual_scale", 1.0f));
@@ -385,6 +438,7 @@ absl::Status ReadLayers(const GgufFile& file, const Keys& keys, const Architectu
                             keys.UintOr("interleave_moe_layer_step", kMaxLayers, 1));
   if (n_ff.empty() && (n_dense > 0 || expert_step > 1)) return keys.Missing("feed_forward_length");
   SPILLWAY_ASSIGN_OR_RETURN(const LayerSpec common, ReadCommon(file, keys, architecture, *config, n_head[0]));
+  SPILLWAY_ASSIGN_OR_RETURN(const Recurrence recurrence, ReadRecurrence(file, keys, architecture, n_layer));
   for (uint32_t i = 0; i < n_layer; ++i) {
     if (!common.Latent() && n_head[i] % n_head_kv[i] != 0) {
       return InvalidArgument("layer {}: {} {} is not a multiple of {} {}", i,
@@ -402,6 +456,10 @@ absl::Status ReadLayers(const GgufFile& file, const Keys& keys, const Architectu
     }
     if (architecture.no_rope_period != 0 && (i + 1) % architecture.no_rope_period == 0)
       Unrotate(architecture, &layer);
+    if (recurrence.layers.empty() || !recurrence.layers[i]) continue;
+    layer.recurrent = recurrence.spec;
+    layer.n_head = layer.n_head_kv = layer.head_dim = 0;
+    layer.output_gate = false;
   }
   return SetWindows(file, keys, architecture, config);
 }

@@ -189,7 +189,8 @@ absl::Status BindAttention(const LayerBinding& b) {
     layer->attn_k = RowsOf(*whole, {"k", n_q, n_kv}, b.model);
     layer->attn_v = RowsOf(*whole, {"v", n_q + n_kv, n_kv}, b.model);
   } else {
-    SPILLWAY_RETURN_IF_ERROR(b.Matrix("attn_q.weight", n_q, b.n_embd, &layer->attn_q));
+    const uint64_t gates = b.spec.output_gate ? n_q : 0;
+    SPILLWAY_RETURN_IF_ERROR(b.Matrix("attn_q.weight", n_q + gates, b.n_embd, &layer->attn_q));
     SPILLWAY_RETURN_IF_ERROR(b.Matrix("attn_k.weight", n_kv, b.n_embd, &layer->attn_k));
     SPILLWAY_RETURN_IF_ERROR(b.Matrix("attn_v.weight", n_kv, b.n_embd, &layer->attn_v));
   }
@@ -251,6 +252,33 @@ absl::Status BindLatent(const LayerBinding& b) {
   SPILLWAY_RETURN_IF_ERROR(BindLatentHeads(b));
   return b.Matrix("attn_output.weight", b.n_embd, uint64_t{b.spec.n_head} * latent.n_value,
                   &layer->attn_output);
+}
+
+absl::Status BindRecurrent(const LayerBinding& b) {
+  const RecurrentSpec& spec = b.spec.recurrent;
+  const auto required = Presence::kRequired;
+  LayerTensors* layer = b.layer;
+  SPILLWAY_RETURN_IF_ERROR(b.Vector("attn_norm.weight", required, b.n_embd, &layer->attn_norm));
+  SPILLWAY_RETURN_IF_ERROR(b.Matrix("attn_qkv.weight", spec.Channels(), b.n_embd, &layer->ssm_qkv));
+  SPILLWAY_RETURN_IF_ERROR(b.Matrix("attn_gate.weight", spec.Values(), b.n_embd, &layer->ssm_gate));
+  if (b.architecture.hybrid == Hybrid::kConsecutive) {
+    SPILLWAY_RETURN_IF_ERROR(
+        b.Matrix("ssm_ba.weight", 2 * uint64_t{spec.n_head_v}, b.n_embd, &layer->ssm_beta_alpha));
+  } else {
+    SPILLWAY_RETURN_IF_ERROR(b.Matrix("ssm_alpha.weight", spec.n_head_v, b.n_embd, &layer->ssm_alpha));
+    SPILLWAY_RETURN_IF_ERROR(b.Matrix("ssm_beta.weight", spec.n_head_v, b.n_embd, &layer->ssm_beta));
+  }
+  SPILLWAY_RETURN_IF_ERROR(b.binder.Vectors(b.Name("ssm_conv1d.weight"), required, spec.Channels(),
+                                            spec.n_conv, &layer->ssm_conv));
+  SPILLWAY_RETURN_IF_ERROR(b.Vector("ssm_a", required, spec.n_head_v, &layer->ssm_a));
+  SPILLWAY_RETURN_IF_ERROR(b.Vector("ssm_dt.bias", required, spec.n_head_v, &layer->ssm_dt));
+  SPILLWAY_RETURN_IF_ERROR(b.Vector("ssm_norm.weight", required, spec.value_dim, &layer->ssm_norm));
+  return b.Matrix("ssm_out.weight", b.n_embd, spec.Values(), &layer->ssm_out);
+}
+
+absl::Status BindMixer(const LayerBinding& b) {
+  if (b.spec.Recurrent()) return BindRecurrent(b);
+  return b.spec.Latent() ? BindLatent(b) : BindAttention(b);
 }
 
 absl::Status BindDense(const LayerBinding& b) {
@@ -335,7 +363,7 @@ absl::Status BindExperts(const LayerBinding& b) {
 }
 
 absl::Status BindLayer(const LayerBinding& b) {
-  SPILLWAY_RETURN_IF_ERROR(b.spec.Latent() ? BindLatent(b) : BindAttention(b));
+  SPILLWAY_RETURN_IF_ERROR(BindMixer(b));
   SPILLWAY_RETURN_IF_ERROR(
       b.Vector(b.architecture.ffn_norm, Presence::kRequired, b.n_embd, &b.layer->ffn_norm));
   SPILLWAY_RETURN_IF_ERROR(b.spec.experts.n_expert > 0 ? BindExperts(b) : BindDense(b));

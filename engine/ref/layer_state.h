@@ -46,6 +46,8 @@ struct LayerWeights {
   Weights attn_q_a, attn_q_a_norm, attn_q_b, attn_kv_a, attn_kv_a_norm;
   Weights attn_k_b;  // in whichever form the file has it
   Weights attn_v_b, attn_sinks, attn_post_norm;
+  Weights ssm_qkv, ssm_gate, ssm_alpha, ssm_beta, ssm_beta_alpha;
+  Weights ssm_conv, ssm_a, ssm_dt, ssm_norm, ssm_out;
   Weights ffn_norm, ffn_gate, ffn_up, ffn_down, ffn_post_norm;
   Weights router, router_bias, selection_bias;
   Weights gate_experts, up_experts, down_experts, gate_expert_bias, up_expert_bias, down_expert_bias;
@@ -57,7 +59,7 @@ struct LayerWeights {
 };
 
 // A page holds, for each layer of the stage, kPageTokens rows of keys (KeyHeads * KeyDim) and then of values
-// (n_head_kv * head_dim); of latent layers only keys.
+// (n_head_kv * head_dim); of latent layers only keys, of recurrent ones nothing.
 class KvPages {
  public:
   static absl::StatusOr<KvPages> Create(Ledger& ledger, std::span<const LayerSpec> layers, uint32_t pages);

@@ -3,6 +3,8 @@
 // DeepSeek-V2.
 #include "engine/ref/projection.h"
 
+#include <utility>
+
 #include "engine/ref/ops.h"
 
 namespace spillway::ref {
@@ -34,11 +36,22 @@ void Temper(const LayerSpec& spec, uint32_t begin, std::span<double> q) {
   }
 }
 
+// (heads, 2, head_dim) queries and gates to each by itself.
+void SplitGate(size_t head_dim, Projection* p) {
+  std::vector<double> q;
+  for (size_t i = 0; i < p->q.size(); ++i) {
+    (i / head_dim % 2 == 0 ? q : p->gate).push_back(p->q[i]);
+  }
+  p->q = std::move(q);
+}
+
 Projection ProjectHeads(const LayerSpec& spec, const LayerWeights& w, std::span<const double> normed,
                         uint64_t n_embd, uint32_t begin) {
   Projection p = {Product(w.attn_q, w.attn_q_bias, normed, n_embd),
                   Product(w.attn_k, w.attn_k_bias, normed, n_embd),
-                  Product(w.attn_v, w.attn_v_bias, normed, n_embd)};
+                  Product(w.attn_v, w.attn_v_bias, normed, n_embd),
+                  {}};
+  if (spec.output_gate) SplitGate(spec.head_dim, &p);
   // QK-norm of heads or rows: the weight's size says which.
   if (w.attn_q_norm.present()) p.q = NormRows(w.attn_q_norm, spec.norm_eps, p.q);
   if (w.attn_k_norm.present()) p.k = NormRows(w.attn_k_norm, spec.norm_eps, p.k);

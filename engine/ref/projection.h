@@ -12,9 +12,10 @@
 namespace spillway::ref {
 
 struct Projection {
-  std::vector<double> q;  // (rows, n_head, KeyDim)
-  std::vector<double> k;  // (rows, KeyHeads, KeyDim)
-  std::vector<double> v;  // (rows, n_head_kv, head_dim); empty where values are the beginnings of keys
+  std::vector<double> q;     // (rows, n_head, KeyDim)
+  std::vector<double> k;     // (rows, KeyHeads, KeyDim)
+  std::vector<double> v;     // (rows, n_head_kv, head_dim); empty where values are the beginnings of keys
+  std::vector<double> gate;  // (rows, n_head, head_dim), or empty: its sigmoid multiplies what heads give
 };
 
 // Of normed rows (rows, n_embd) at positions from `begin` on: products, biases, norms, RoPE, temperature.

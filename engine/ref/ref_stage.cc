@@ -11,6 +11,7 @@
 #include "engine/ref/layer_state.h"
 #include "engine/ref/ops.h"
 #include "engine/ref/projection.h"
+#include "engine/ref/recurrent.h"
 #include "engine/sampling/sampler.h"
 #include "engine/stage/sequence_table.h"
 
@@ -85,7 +86,11 @@ struct WantedRow {
 class RefStage final : public Stage {
  public:
   RefStage(const Model& model, const StageUnits& units, const StageOptions& options)
-      : model_(model), units_(units), options_(options), table_(options, model.config.n_vocab) {}
+      : model_(model),
+        units_(units),
+        options_(options),
+        table_(options, model.config.n_vocab,
+               HasRecurrent(model.config, units.layer_begin, units.layer_end)) {}
 
   absl::Status Load();
 
@@ -105,7 +110,10 @@ class RefStage final : public Stage {
   absl::Status CheckShape(const MicroBatch& batch) const;
   void ForwardSegment(const Segment& segment, uint32_t index, std::span<const float> input);
   std::vector<double> Input(const Segment& segment, std::span<const float> input) const;
-  void Attend(uint32_t layer, const Segment& segment, const SequenceState& state, std::vector<double>& x);
+  void Mix(uint32_t layer, const Segment& segment, const SequenceState& state, std::vector<double>& x);
+  std::vector<double> Attend(uint32_t layer, const Segment& segment, const SequenceState& state,
+                             std::span<const double> normed);
+  std::vector<double> RunState(uint32_t layer, const SequenceState& state, std::span<const double> normed);
   void FeedForward(uint32_t layer, std::vector<double>& x) const;
   void Head(const Segment& segment, uint32_t index, const SequenceState& state, const std::vector<double>& x);
 
@@ -117,6 +125,7 @@ class RefStage final : public Stage {
   std::vector<LayerWeights> layers_;
   HeadWeights head_;
   KvPages pages_;
+  RecurrentStates states_;
   Buffer sampler_memory_;
 
   // Of the last Forward; ForwardOutput points here.
@@ -135,6 +144,8 @@ absl::Status RefStage::Load() {
   }
   const auto specs = std::span(model_.config.layers).subspan(units_.layer_begin, units_.Layers());
   SPILLWAY_ASSIGN_OR_RETURN(pages_, KvPages::Create(ledger_, specs, options_.kv_pages));
+  SPILLWAY_ASSIGN_OR_RETURN(states_,
+                            RecurrentStates::Create(ledger_, specs, options_.max_sequences * kStateSlots));
   if (!units_.head) return absl::OkStatus();
   SPILLWAY_ASSIGN_OR_RETURN(head_.output_norm, Weights::Load(ledger_, model_.output_norm));
   SPILLWAY_ASSIGN_OR_RETURN(head_.output, Weights::Load(ledger_, model_.output));
@@ -145,8 +156,9 @@ absl::Status RefStage::Load() {
 }
 
 absl::Status RefStage::Fork(SequenceId source, SequenceId target, uint32_t tokens) {
-  SPILLWAY_ASSIGN_OR_RETURN(const std::vector<PageCopy> copies, table_.Fork(source, target, tokens));
-  for (const PageCopy& copy : copies) pages_.CopyPage(copy.source, copy.target);
+  SPILLWAY_ASSIGN_OR_RETURN(const ForkCopies copies, table_.Fork(source, target, tokens));
+  if (copies.page) pages_.CopyPage(copies.page->source, copies.page->target);
+  if (copies.state) states_.Copy(copies.state->source, copies.state->target);
   return absl::OkStatus();
 }
 
@@ -190,7 +202,7 @@ void RefStage::ForwardSegment(const Segment& segment, uint32_t index, std::span<
   const SequenceState& state = *table_.Find(segment.sequence);
   std::vector<double> x = Input(segment, input);
   for (uint32_t layer = 0; layer < layers_.size(); ++layer) {
-    Attend(layer, segment, state, x);
+    Mix(layer, segment, state, x);
     FeedForward(layer, x);
     layer_steps_ += segment.count();
   }
@@ -215,9 +227,43 @@ std::vector<double> RefStage::Input(const Segment& segment, std::span<const floa
   return x;
 }
 
-// x (count, n_embd) += attention block of `layer` (counted from the stage's first).
-void RefStage::Attend(uint32_t layer, const Segment& segment, const SequenceState& state,
-                      std::vector<double>& x) {
+// x (count, n_embd) += attention or recurrent block of `layer` (counted from the stage's first).
+void RefStage::Mix(uint32_t layer, const Segment& segment, const SequenceState& state,
+                   std::vector<double>& x) {
+  const LayerSpec& spec = model_.config.layers[units_.layer_begin + layer];
+  const LayerWeights& weights = layers_[layer];
+  const std::vector<double> normed = NormRows(weights.attn_norm, spec.norm_eps, x);
+  const std::vector<double> outputs =
+      spec.Recurrent() ? RunState(layer, state, normed) : Attend(layer, segment, state, normed);
+
+  // Output projection and residual.
+  const Weights& output = spec.Recurrent() ? weights.ssm_out : weights.attn_output;
+  std::vector<double> projected(x.size());
+  MatMul(output.get(), outputs, outputs.size() / segment.count(), projected);
+  if (weights.attn_output_bias.present()) AddBias(projected, weights.attn_output_bias.get());
+  if (weights.attn_post_norm.present()) {
+    projected = NormRows(weights.attn_post_norm, spec.norm_eps, projected);
+  }
+  Scale(projected, spec.residual_scale);
+  Add(x, projected);
+}
+
+// The rows follow the state in one slot and leave theirs in another.
+std::vector<double> RefStage::RunState(uint32_t layer, const SequenceState& state,
+                                       std::span<const double> normed) {
+  const LayerSpec& spec = model_.config.layers[units_.layer_begin + layer];
+  const std::span<double> target(states_.At(state.run.target, layer), spec.recurrent.State());
+  if (state.run.source == kNoState) {
+    std::fill(target.begin(), target.end(), 0.0);
+  } else {
+    std::copy_n(states_.At(state.run.source, layer), target.size(), target.begin());
+  }
+  return Recur(spec, layers_[layer], normed, target);
+}
+
+// What attention gives for normed rows (count, n_embd): (count, n_head, OutputDim).
+std::vector<double> RefStage::Attend(uint32_t layer, const Segment& segment, const SequenceState& state,
+                                     std::span<const double> normed) {
   const LayerSpec& spec = model_.config.layers[units_.layer_begin + layer];
   const LayerWeights& weights = layers_[layer];
   const uint32_t count = segment.count();
@@ -225,8 +271,7 @@ void RefStage::Attend(uint32_t layer, const Segment& segment, const SequenceStat
   const uint64_t value_dim = spec.ValueDim();
   const uint64_t k_size = spec.KeyHeads() * key_dim;
 
-  // Norm, projections, norms of heads, rotation.
-  const std::vector<double> normed = NormRows(weights.attn_norm, spec.norm_eps, x);
+  // Projections, norms of heads, rotation.
   const Projection p = Project(spec, weights, normed, segment.begin);
 
   // State: written once, and read back from the pages; a recompute only reads it.
@@ -260,16 +305,8 @@ void RefStage::Attend(uint32_t layer, const Segment& segment, const SequenceStat
     }
   }
 
-  // Output projection and residual.
-  const std::vector<double> outputs = HeadOutputs(spec, weights, std::move(attended));
-  std::vector<double> projected(x.size());
-  MatMul(weights.attn_output.get(), outputs, uint64_t{spec.n_head} * spec.OutputDim(), projected);
-  if (weights.attn_output_bias.present()) AddBias(projected, weights.attn_output_bias.get());
-  if (weights.attn_post_norm.present()) {
-    projected = NormRows(weights.attn_post_norm, spec.norm_eps, projected);
-  }
-  Scale(projected, spec.residual_scale);
-  Add(x, projected);
+  for (size_t i = 0; i < p.gate.size(); ++i) attended[i] /= 1.0 + std::exp(-p.gate[i]);
+  return HeadOutputs(spec, weights, std::move(attended));
 }
 
 // x (count, n_embd) += gated feed-forward block of `layer`.

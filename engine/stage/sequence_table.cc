@@ -47,10 +47,11 @@ absl::Status CheckMicroBatch(const MicroBatch& batch, const StageUnits& units, c
   return absl::OkStatus();
 }
 
-SequenceTable::SequenceTable(const StageOptions& options, uint32_t n_vocab)
-    : options_(options), n_vocab_(n_vocab), page_references_(options.kv_pages, 0) {
+SequenceTable::SequenceTable(const StageOptions& options, uint32_t n_vocab, bool recurrent)
+    : options_(options), n_vocab_(n_vocab), page_references_(options.kv_pages, 0), recurrent_(recurrent) {
   free_pages_.reserve(options.kv_pages);
   for (uint32_t page = options.kv_pages; page-- > 0;) free_pages_.push_back(page);
+  for (uint32_t seat = options.max_sequences; seat-- > 0;) free_seats_.push_back(seat);
 }
 
 SequenceTable::~SequenceTable() = default;
@@ -58,7 +59,7 @@ SequenceTable::~SequenceTable() = default;
 absl::Status SequenceTable::Open(SequenceId id, const SequenceOptions& options) {
   SPILLWAY_RETURN_IF_ERROR(ValidateSamplingParams(options.sampling, n_vocab_));
   if (SequenceState* open = Find(id)) {
-    Truncate(*open, 0);
+    Empty(*open);
     open->options = options;
     return absl::OkStatus();
   }
@@ -72,12 +73,14 @@ absl::Status SequenceTable::Open(SequenceId id, const SequenceOptions& options) 
   state->hashes.reserve(options_.n_ctx + 1);
   state->hashes.push_back(0);
   state->pages.reserve(PagesFor(options_.n_ctx));
+  state->seat = free_seats_.back();
+  free_seats_.pop_back();
+  state->checkpoints = Checkpoints(state->seat);
   sequences_.emplace(id, std::move(state));
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<PageCopy>> SequenceTable::Fork(SequenceId source, SequenceId target,
-                                                          uint32_t tokens) {
+absl::StatusOr<ForkCopies> SequenceTable::Fork(SequenceId source, SequenceId target, uint32_t tokens) {
   SequenceState* from = Find(source);
   if (from == nullptr) return NotFound("fork: sequence {} is not open", source);
   if (source == target) return InvalidArgument("fork: source and target are both sequence {}", source);
@@ -85,6 +88,7 @@ absl::StatusOr<std::vector<PageCopy>> SequenceTable::Fork(SequenceId source, Seq
     return InvalidArgument("fork: sequence {} holds {} tokens, {} were asked for", source,
                            from->tokens.size(), tokens);
   }
+  if (recurrent_) tokens = from->checkpoints.Latest(tokens);
   const uint32_t full_pages = tokens / kPageTokens;
   const bool partial = tokens % kPageTokens != 0;
   Close(target);
@@ -100,32 +104,70 @@ absl::StatusOr<std::vector<PageCopy>> SequenceTable::Fork(SequenceId source, Seq
     to->pages.push_back(from->pages[i]);
     ++page_references_[from->pages[i]];
   }
-  std::vector<PageCopy> copies;
+  ForkCopies copies;
   if (partial) {
     const uint32_t page = free_pages_.back();
     free_pages_.pop_back();
     page_references_[page] = 1;
     to->pages.push_back(page);
-    copies.push_back({from->pages[full_pages], page});
+    copies.page = PageCopy{from->pages[full_pages], page};
+  }
+  if (recurrent_ && tokens > 0) {
+    copies.state = StateCopy{from->checkpoints.SlotAt(tokens), to->checkpoints.Write(0, tokens).target};
   }
   return copies;
 }
 
 void SequenceTable::Close(SequenceId id) {
   if (SequenceState* state = Find(id)) {
-    Truncate(*state, 0);
+    Empty(*state);
+    free_seats_.push_back(state->seat);
     sequences_.erase(id);
   }
 }
 
 void SequenceTable::CloseAll() {
-  for (auto& [id, state] : sequences_) Truncate(*state, 0);
-  sequences_.clear();
+  while (!sequences_.empty()) Close(sequences_.begin()->first);
 }
 
 SequenceState* SequenceTable::Find(SequenceId id) {
   const auto it = sequences_.find(id);
   return it == sequences_.end() ? nullptr : it->second.get();
+}
+
+// Whether the segment can follow, or repeat, what is held.
+bool SequenceTable::CheckHeld(const Segment& segment, const SequenceState& state,
+                              SegmentResult* result) const {
+  const uint32_t held = result->held_tokens;
+  const auto refuse = [&](uint32_t resume, std::string error) {
+    Refuse(result, SegmentCode::kNeedsReplay, std::move(error));
+    result->resume_tokens = resume;
+    return false;
+  };
+  if (segment.begin > held) {
+    return refuse(held, fmt::format("sequence {}: a gap at position {}; {} tokens are held", segment.sequence,
+                                    segment.begin, held));
+  }
+  if (state.hashes[segment.begin] != segment.prefix_hash) {
+    return refuse(0, fmt::format("sequence {}: another prefix at position {}; {} tokens are held",
+                                 segment.sequence, segment.begin, held));
+  }
+  if (segment.recompute) {
+    const uint64_t end = uint64_t{segment.begin} + segment.tokens.size();
+    const bool matches = end <= held && std::equal(segment.tokens.begin(), segment.tokens.end(),
+                                                   state.tokens.begin() + segment.begin);
+    if (!matches) {
+      return refuse(0, fmt::format("sequence {}: recompute of [{}, {}) does not match the {} tokens held",
+                                   segment.sequence, segment.begin, end, held));
+    }
+  }
+  if (recurrent_ && !state.checkpoints.Has(segment.begin)) {
+    const uint32_t latest = state.checkpoints.Latest(segment.begin);
+    return refuse(latest, fmt::format("sequence {}: no recurrent state is held at position {}; the last one "
+                                      "before it is at {}",
+                                      segment.sequence, segment.begin, latest));
+  }
+  return true;
 }
 
 std::optional<PageCopy> SequenceTable::Prepare(const Segment& segment, SegmentResult* result) {
@@ -152,20 +194,9 @@ std::optional<PageCopy> SequenceTable::Prepare(const Segment& segment, SegmentRe
       return std::nullopt;
     }
   }
-  if (segment.begin > held || state->hashes[segment.begin] != segment.prefix_hash) {
-    Refuse(result, SegmentCode::kNeedsReplay,
-           fmt::format("sequence {}: {} at position {}; {} tokens are held", segment.sequence,
-                       segment.begin > held ? "a gap" : "another prefix", segment.begin, held));
-    return std::nullopt;
-  }
+  if (!CheckHeld(segment, *state, result)) return std::nullopt;
   if (segment.recompute) {
-    const bool matches = end <= held && std::equal(segment.tokens.begin(), segment.tokens.end(),
-                                                   state->tokens.begin() + segment.begin);
-    if (!matches) {
-      Refuse(result, SegmentCode::kNeedsReplay,
-             fmt::format("sequence {}: recompute of [{}, {}) does not match the {} tokens held",
-                         segment.sequence, segment.begin, end, held));
-    }
+    if (recurrent_) state->run = state->checkpoints.Recompute(segment.begin, static_cast<uint32_t>(end));
     return std::nullopt;
   }
   // Pages first, so that a refusal leaves everything as it was. The page at `begin` may be shared with a
@@ -183,6 +214,7 @@ std::optional<PageCopy> SequenceTable::Prepare(const Segment& segment, SegmentRe
     return std::nullopt;
   }
   Truncate(*state, segment.begin);
+  if (recurrent_) state->run = state->checkpoints.Write(segment.begin, static_cast<uint32_t>(end));
   std::optional<PageCopy> copy;
   const auto take = [this] {
     const uint32_t page = free_pages_.back();
@@ -207,6 +239,11 @@ std::optional<PageCopy> SequenceTable::Prepare(const Segment& segment, SegmentRe
 uint32_t SequenceTable::FreePages() const { return static_cast<uint32_t>(free_pages_.size()); }
 
 uint32_t SequenceTable::OpenSequences() const { return static_cast<uint32_t>(sequences_.size()); }
+
+void SequenceTable::Empty(SequenceState& state) {
+  Truncate(state, 0);
+  state.checkpoints.Clear();
+}
 
 void SequenceTable::Truncate(SequenceState& state, uint32_t tokens) {
   state.tokens.resize(tokens);

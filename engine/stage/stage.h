@@ -69,7 +69,7 @@ struct MicroBatch {
 
 enum class SegmentCode : uint8_t {
   kOk,
-  kNeedsReplay,      // the state held does not reach, or does not match, `begin`: see held_tokens
+  kNeedsReplay,      // the state held does not reach, or does not match, `begin`: see resume_tokens
   kUnknownSequence,  // not open here
   kOutOfPages,       // no free page: nothing was written
   kInvalid,          // too long for n_ctx, a token id out of range, ...
@@ -78,7 +78,9 @@ enum class SegmentCode : uint8_t {
 struct SegmentResult {
   SegmentCode code = SegmentCode::kOk;
   uint32_t held_tokens = 0;  // after the call
-  std::string error;         // empty when ok
+  // With kNeedsReplay: the last position at or before the segment's that a segment may begin at.
+  uint32_t resume_tokens = 0;
+  std::string error;  // empty when ok
 };
 
 // One wanted row on the head stage: the token drawn for position `position` + 1.
@@ -111,6 +113,8 @@ class Stage {
   // ResourceExhausted when max_sequences are open; InvalidArgument for bad sampling parameters.
   virtual absl::Status Open(SequenceId sequence, const SequenceOptions& options) = 0;
   // Copies the first `tokens` tokens' state of `source` (by reference to full pages where possible).
+  // Recurrent layers have the state of some positions only (checkpoints.h): the target then holds tokens up
+  // to the last of those, and the next segment is told to replay from there.
   virtual absl::Status Fork(SequenceId source, SequenceId target, uint32_t tokens) = 0;
   virtual void Close(SequenceId sequence) = 0;  // unknown ids are ignored
   virtual void CloseAll() = 0;

@@ -8,6 +8,7 @@
 
 #include "engine/base/status.h"
 #include "engine/cpu/host_stage.h"
+#include "engine/stage/checkpoints.h"
 #include "tests/support/files.h"
 #include "tests/support/tiny_model.h"
 
@@ -45,8 +46,9 @@ void* aligned_alloc(size_t alignment, size_t n) {
 namespace spillway::cpu {
 namespace {
 
-std::unique_ptr<Model> Tiny(const test::TempDir& dir, bool tied = true) {
+std::unique_ptr<Model> Tiny(const test::TempDir& dir, const std::string& architecture, bool tied = true) {
   test::TinyModel tiny;
+  tiny.architecture = architecture;
   tiny.n_layer = 3;
   tiny.weight_type = TensorType::kQ8_0;
   tiny.tied = tied;
@@ -57,9 +59,11 @@ std::unique_ptr<Model> Tiny(const test::TempDir& dir, bool tied = true) {
   return std::make_unique<Model>(std::move(*model));
 }
 
-TEST(HostMemory, PlanEqualsLedgerToTheByteForEveryStage) {
+class HostMemory : public testing::TestWithParam<const char*> {};
+
+TEST_P(HostMemory, PlanEqualsLedgerToTheByteForEveryStage) {
   const test::TempDir dir;
-  const auto model = Tiny(dir);
+  const auto model = Tiny(dir, GetParam());
   for (uint32_t begin = 0; begin <= 3; ++begin) {
     for (uint32_t end = begin; end <= 3; ++end) {
       for (uint32_t threads : {1u, 3u}) {
@@ -73,6 +77,14 @@ TEST(HostMemory, PlanEqualsLedgerToTheByteForEveryStage) {
         ASSERT_TRUE(stage.ok()) << stage.status();
         EXPECT_EQ(ledger.Allocated(), *planned);
         EXPECT_EQ((*stage)->Allocated(), *planned);
+        // Layers 0 and 2 of a hybrid: three rows of q, k, v of the convolution and six S, in float32.
+        const uint64_t state = (3 * (2 * 2 * 16 + 6 * 16) + 6 * 16 * 16) * sizeof(float);
+        uint64_t recurrent = 0;
+        for (uint32_t i = begin; i < end; ++i) recurrent += model->config.layers[i].Recurrent() ? 1 : 0;
+        EXPECT_EQ((*planned)[Purpose::kRecurrentState], recurrent * 3 * kStateSlots * state);
+        if (std::string(GetParam()) == "llama") {
+          EXPECT_EQ(recurrent, 0u);
+        }
         stage->reset();
         EXPECT_EQ(ledger.Allocated().Total(), 0u);
 
@@ -85,12 +97,12 @@ TEST(HostMemory, PlanEqualsLedgerToTheByteForEveryStage) {
   }
 }
 
-TEST(HostMemory, ForwardAllocatesNothing) {
+TEST_P(HostMemory, ForwardAllocatesNothing) {
 #ifndef SPILLWAY_COUNTS_ALLOCATIONS
   GTEST_SKIP() << "a sanitizer owns malloc in this build";
 #endif
   const test::TempDir dir;
-  const auto model = Tiny(dir);
+  const auto model = Tiny(dir, GetParam());
   Ledger ledger;
   const StageOptions options{.n_ctx = 200, .kv_pages = 16, .max_sequences = 3, .max_rows = 64, .threads = 2};
   auto stage = CreateHostStage(*model, {0, 3, true, true}, options, ledger);
@@ -128,6 +140,9 @@ TEST(HostMemory, ForwardAllocatesNothing) {
     hash = PrefixHash(std::span(tokens).first(begin));
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Models, HostMemory, testing::Values("llama", "qwen35", "qwen35moe"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace spillway::cpu

@@ -141,9 +141,9 @@ void CheckRealPrompt(const RealPrompt& prompt, const Backend& backend, std::span
 }  // namespace
 
 bool MustLoad(const TinyCase& tiny) {
-  static const std::set<std::string> kSupported = {"llama",    "llama-rope3", "qwen2", "mixtral",
-                                                   "qwen3moe", "gemma3",      "phi3",  "gpt-oss",
-                                                   "glm4moe",  "deepseek2-v3"};
+  static const std::set<std::string> kSupported = {"llama",    "llama-rope3",  "qwen2", "mixtral",
+                                                   "qwen3moe", "gemma3",       "phi3",  "gpt-oss",
+                                                   "glm4moe",  "deepseek2-v3", "qwen35"};
   return kSupported.contains(tiny.model);
 }
 

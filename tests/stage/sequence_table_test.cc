@@ -97,7 +97,8 @@ TEST_F(SequenceTableTest, ForkSharesFullPagesAndCopiesTheLast) {
   ASSERT_EQ(Run(1, 0, Tokens(70)).code, SegmentCode::kOk);  // 3 pages
   const auto copies = table_.Fork(1, 2, 66);
   ASSERT_TRUE(copies.ok()) << copies.status();
-  ASSERT_EQ(copies->size(), 1u);
+  ASSERT_TRUE(copies->page.has_value());
+  EXPECT_FALSE(copies->state.has_value());
   EXPECT_EQ(table_.FreePages(), 4u);
   EXPECT_EQ(table_.Find(2)->pages[1], table_.Find(1)->pages[1]);
   EXPECT_NE(table_.Find(2)->pages[2], table_.Find(1)->pages[2]);

@@ -75,22 +75,49 @@ Vocabulary MakeVocabulary(uint32_t n_vocab) {
   return vocabulary;
 }
 
+constexpr uint32_t kConvTaps = 4;
+constexpr uint32_t kAttentionPeriod = 2;
+constexpr uint32_t kExperts = 4;
+
+bool IsRecurrent(const TinyModel& model, uint32_t layer) {
+  return model.Hybrid() && (layer + 1) % kAttentionPeriod != 0;
+}
+
+void SetHybridMetadata(const TinyModel& model, GgufWriter& writer) {
+  const auto set = [&](const char* key, uint32_t value) {
+    writer.SetU32(fmt::format("{}.{}", model.architecture, key), value);
+  };
+  set("ssm.conv_kernel", kConvTaps);
+  set("ssm.state_size", kTinyStateDim);
+  set("ssm.group_count", model.n_head_k);
+  set("ssm.time_step_rank", model.n_head_v);
+  set("ssm.inner_size", model.n_head_v * kTinyStateDim);
+  set("full_attention_interval", kAttentionPeriod);
+  if (!model.Experts()) return;
+  set("expert_count", kExperts);
+  set("expert_used_count", 2);
+  set("expert_feed_forward_length", model.n_ff);
+  set("expert_shared_feed_forward_length", model.n_ff);
+}
+
 void SetMetadata(const TinyModel& model, uint32_t head_dim, GgufWriter& writer) {
-  writer.SetString("general.architecture", "llama");
+  const auto key = [&](const char* suffix) { return fmt::format("{}.{}", model.architecture, suffix); };
+  writer.SetString("general.architecture", model.architecture);
   writer.SetString("general.name", "tiny");
   writer.SetU32("general.quantization_version", 2);
-  writer.SetU32("llama.context_length", model.n_ctx);
-  writer.SetU32("llama.embedding_length", model.n_embd);
-  writer.SetU32("llama.block_count", model.n_layer);
-  writer.SetU32("llama.feed_forward_length", model.n_ff);
-  writer.SetU32("llama.attention.head_count", model.n_head);
-  writer.SetU32("llama.attention.head_count_kv", model.n_head_kv);
-  writer.SetU32("llama.attention.key_length", head_dim);
-  writer.SetU32("llama.attention.value_length", head_dim);
-  writer.SetF32("llama.attention.layer_norm_rms_epsilon", model.norm_eps);
-  writer.SetU32("llama.rope.dimension_count", head_dim);
-  writer.SetF32("llama.rope.freq_base", model.rope_freq_base);
-  writer.SetU32("llama.vocab_size", model.n_vocab);
+  writer.SetU32(key("context_length"), model.n_ctx);
+  writer.SetU32(key("embedding_length"), model.n_embd);
+  writer.SetU32(key("block_count"), model.n_layer);
+  writer.SetU32(key("feed_forward_length"), model.n_ff);
+  writer.SetU32(key("attention.head_count"), model.n_head);
+  writer.SetU32(key("attention.head_count_kv"), model.n_head_kv);
+  writer.SetU32(key("attention.key_length"), head_dim);
+  writer.SetU32(key("attention.value_length"), head_dim);
+  writer.SetF32(key("attention.layer_norm_rms_epsilon"), model.norm_eps);
+  writer.SetU32(key("rope.dimension_count"), model.Hybrid() ? head_dim / 2 : head_dim);
+  writer.SetF32(key("rope.freq_base"), model.rope_freq_base);
+  writer.SetU32(key("vocab_size"), model.n_vocab);
+  if (model.Hybrid()) SetHybridMetadata(model, writer);
 }
 
 void SetVocabulary(const TinyModel& model, GgufWriter& writer) {
@@ -122,11 +149,25 @@ class TensorMaker {
                                        values);
   }
 
-  absl::Status Norm(const std::string& name) {
-    std::vector<float> values(model_.n_embd);
+  absl::Status Norm(const std::string& name) { return Norm(name, model_.n_embd); }
+  absl::Status Norm(const std::string& name, uint64_t n) { return Spread(name, {n}, 1.0f, 0.3f); }
+
+  // F32, uniform in mean +- bound.
+  absl::Status Spread(const std::string& name, const std::vector<uint64_t>& dims, float mean, float bound) {
+    std::vector<float> values(dims[0] * (dims.size() > 1 ? dims[1] : 1));
     ++stream_;
-    for (size_t i = 0; i < values.size(); ++i) values[i] = 1.0f + 0.3f * Symmetric(i);
-    return Vector(name, values);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = mean + bound * Symmetric(i);
+    return writer_.AddTensorFromFloats(name, TensorType::kF32, dims, values);
+  }
+
+  // One for each expert.
+  absl::Status Experts(const std::string& name, uint64_t columns, uint64_t rows) {
+    std::vector<float> values(columns * rows * kExperts);
+    ++stream_;
+    const float bound = std::sqrt(3.0f / static_cast<float>(columns));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = bound * Symmetric(i);
+    return writer_.AddTensorFromFloats(name, model_.weight_type,
+                                       std::vector<uint64_t>{columns, rows, kExperts}, values);
   }
 
   absl::Status Vector(const std::string& name, const std::vector<float>& values) {
@@ -143,16 +184,60 @@ class TensorMaker {
   uint32_t stream_ = 0;
 };
 
-absl::Status AddLayer(const TinyModel& model, uint32_t head_dim, uint32_t layer, TensorMaker& maker) {
-  const std::string prefix = fmt::format("blk.{}.", layer);
+absl::Status AddAttention(const TinyModel& model, uint32_t head_dim, const std::string& prefix,
+                          TensorMaker& maker) {
   const uint64_t n_q = uint64_t{model.n_head} * head_dim;
   const uint64_t n_kv = uint64_t{model.n_head_kv} * head_dim;
-  SPILLWAY_RETURN_IF_ERROR(maker.Norm(prefix + "attn_norm.weight"));
-  SPILLWAY_RETURN_IF_ERROR(maker.Matrix(prefix + "attn_q.weight", model.n_embd, n_q, 1.2f));
+  const uint64_t gated = model.Hybrid() ? 2 : 1;
+  SPILLWAY_RETURN_IF_ERROR(maker.Matrix(prefix + "attn_q.weight", model.n_embd, gated * n_q, 1.2f));
   SPILLWAY_RETURN_IF_ERROR(maker.Matrix(prefix + "attn_k.weight", model.n_embd, n_kv, 1.2f));
   SPILLWAY_RETURN_IF_ERROR(maker.Matrix(prefix + "attn_v.weight", model.n_embd, n_kv, 1.0f));
-  SPILLWAY_RETURN_IF_ERROR(maker.Matrix(prefix + "attn_output.weight", n_q, model.n_embd, 1.0f));
-  SPILLWAY_RETURN_IF_ERROR(maker.Norm(prefix + "ffn_norm.weight"));
+  if (model.Hybrid()) {
+    SPILLWAY_RETURN_IF_ERROR(maker.Norm(prefix + "attn_q_norm.weight", head_dim));
+    SPILLWAY_RETURN_IF_ERROR(maker.Norm(prefix + "attn_k_norm.weight", head_dim));
+  }
+  return maker.Matrix(prefix + "attn_output.weight", n_q, model.n_embd, 1.0f);
+}
+
+absl::Status AddRecurrent(const TinyModel& model, const std::string& prefix, TensorMaker& maker) {
+  const uint64_t keys = uint64_t{model.n_head_k} * kTinyStateDim;
+  const uint64_t values = uint64_t{model.n_head_v} * kTinyStateDim;
+  const uint64_t channels = 2 * keys + values;
+  SPILLWAY_RETURN_IF_ERROR(maker.Matrix(prefix + "attn_qkv.weight", model.n_embd, channels, 1.2f));
+  SPILLWAY_RETURN_IF_ERROR(maker.Matrix(prefix + "attn_gate.weight", model.n_embd, values, 1.0f));
+  if (model.architecture == "qwen3next") {
+    SPILLWAY_RETURN_IF_ERROR(
+        maker.Matrix(prefix + "ssm_ba.weight", model.n_embd, 2 * uint64_t{model.n_head_v}, 1.0f));
+  } else {
+    SPILLWAY_RETURN_IF_ERROR(maker.Matrix(prefix + "ssm_alpha.weight", model.n_embd, model.n_head_v, 1.0f));
+    SPILLWAY_RETURN_IF_ERROR(maker.Matrix(prefix + "ssm_beta.weight", model.n_embd, model.n_head_v, 1.0f));
+  }
+  SPILLWAY_RETURN_IF_ERROR(maker.Spread(prefix + "ssm_conv1d.weight", {kConvTaps, channels}, 0.0f, 0.9f));
+  SPILLWAY_RETURN_IF_ERROR(maker.Spread(prefix + "ssm_a", {model.n_head_v}, -0.3f, 0.25f));
+  SPILLWAY_RETURN_IF_ERROR(maker.Spread(prefix + "ssm_dt.bias", {model.n_head_v}, 0.0f, 1.0f));
+  SPILLWAY_RETURN_IF_ERROR(maker.Norm(prefix + "ssm_norm.weight", kTinyStateDim));
+  return maker.Matrix(prefix + "ssm_out.weight", values, model.n_embd, 1.0f);
+}
+
+absl::Status AddExperts(const TinyModel& model, const std::string& prefix, TensorMaker& maker) {
+  SPILLWAY_RETURN_IF_ERROR(maker.Spread(prefix + "ffn_gate_inp.weight", {model.n_embd, kExperts}, 0, 0.2f));
+  SPILLWAY_RETURN_IF_ERROR(maker.Experts(prefix + "ffn_gate_exps.weight", model.n_embd, model.n_ff));
+  SPILLWAY_RETURN_IF_ERROR(maker.Experts(prefix + "ffn_up_exps.weight", model.n_embd, model.n_ff));
+  SPILLWAY_RETURN_IF_ERROR(maker.Experts(prefix + "ffn_down_exps.weight", model.n_ff, model.n_embd));
+  SPILLWAY_RETURN_IF_ERROR(maker.Spread(prefix + "ffn_gate_inp_shexp.weight", {model.n_embd}, 0.0f, 0.2f));
+  SPILLWAY_RETURN_IF_ERROR(maker.Matrix(prefix + "ffn_gate_shexp.weight", model.n_embd, model.n_ff, 1.0f));
+  SPILLWAY_RETURN_IF_ERROR(maker.Matrix(prefix + "ffn_up_shexp.weight", model.n_embd, model.n_ff, 1.0f));
+  return maker.Matrix(prefix + "ffn_down_shexp.weight", model.n_ff, model.n_embd, 1.0f);
+}
+
+absl::Status AddLayer(const TinyModel& model, uint32_t head_dim, uint32_t layer, TensorMaker& maker) {
+  const std::string prefix = fmt::format("blk.{}.", layer);
+  SPILLWAY_RETURN_IF_ERROR(maker.Norm(prefix + "attn_norm.weight"));
+  SPILLWAY_RETURN_IF_ERROR(IsRecurrent(model, layer) ? AddRecurrent(model, prefix, maker)
+                                                     : AddAttention(model, head_dim, prefix, maker));
+  SPILLWAY_RETURN_IF_ERROR(
+      maker.Norm(prefix + (model.Hybrid() ? "post_attention_norm.weight" : "ffn_norm.weight")));
+  if (model.Experts()) return AddExperts(model, prefix, maker);
   SPILLWAY_RETURN_IF_ERROR(maker.Matrix(prefix + "ffn_gate.weight", model.n_embd, model.n_ff, 1.0f));
   SPILLWAY_RETURN_IF_ERROR(maker.Matrix(prefix + "ffn_up.weight", model.n_embd, model.n_ff, 1.0f));
   return maker.Matrix(prefix + "ffn_down.weight", model.n_ff, model.n_embd, 1.0f);

@@ -1,5 +1,6 @@
-// Writes small random llama models with a working byte-level BPE vocabulary and a ChatML template, so that
-// any test can have a whole model in milliseconds. The same options give the same bytes on every machine.
+// Writes small random models (llama, or hybrids of recurrent layers and attention) with a working byte-level
+// BPE vocabulary and a ChatML template, so that any test can have a whole model in milliseconds. The same
+// options give the same bytes on every machine.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -13,6 +14,8 @@
 namespace spillway::test {
 
 struct TinyModel {
+  // llama, qwen35, qwen35moe or qwen3next; of the latter three the last layer of each two is attention.
+  std::string architecture = "llama";
   uint32_t n_layer = 2;
   uint32_t n_embd = 64;
   uint32_t n_head = 4;
@@ -29,7 +32,14 @@ struct TinyModel {
   bool rope_freqs = false;  // rope_freqs.weight with divisors from 1 to 8
   float rope_freq_base = 10000.0f;
   float norm_eps = 1e-5f;
+  // Of hybrids: heads of 16 dimensions.
+  uint32_t n_head_k = 2;
+  uint32_t n_head_v = 6;
+
+  bool Hybrid() const { return architecture != "llama"; }
+  bool Experts() const { return architecture == "qwen35moe" || architecture == "qwen3next"; }
 };
+inline constexpr uint32_t kTinyStateDim = 16;  // of a recurrent head's keys and values
 
 // Token id = byte value for 0..255 (in GPT-2's printable alphabet); then the control tokens; then merges.
 inline constexpr uint32_t kTinyEndOfText = 256;  // <|endoftext|>: bos and padding
