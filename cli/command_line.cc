@@ -11,8 +11,11 @@ namespace spillway::cli {
 namespace {
 
 const std::map<std::string, std::string>& LongNames() {
-  static const auto* const names = new std::map<std::string, std::string>{
-      {"-ngl", "--n-gpu-layers"}, {"-np", "--parallel"}, {"-sys", "--system"}};
+  static const auto* const names = new std::map<std::string, std::string>{{"-ngl", "--n-gpu-layers"},
+                                                                          {"-np", "--parallel"},
+                                                                          {"-sys", "--system"},
+                                                                          {"-ctk", "--cache-type-k"},
+                                                                          {"-ctv", "--cache-type-v"}};
   return *names;
 }
 

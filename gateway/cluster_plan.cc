@@ -82,6 +82,8 @@ absl::StatusOr<ClusterPlan> PlanCluster(const GatewayOptions& options, const Mod
   plan_options.n_ctx = options.ctx_size;
   plan_options.parallel = options.parallel;
   plan_options.max_rows = options.max_rows;
+  plan_options.cache_type_k = options.cache_type_k;
+  plan_options.cache_type_v = options.cache_type_v;
   // Without a GPU worker the last CPU worker takes its place in the plan: an equal share of the layers, and
   // the head.
   Worker head = has_gpu ? gpu : cpu.back();

@@ -59,6 +59,11 @@ void AddServing(CLI::App& app, GatewayOptions& options) {
   app.add_option("--max-rows", options.max_rows, "rows of a micro-batch")
       ->check(CLI::Range(1u, 8192u))
       ->capture_default_str();
+  const std::map<std::string, CacheType> cache_types = {{"f16", CacheType::kF16}, {"q8_0", CacheType::kQ8_0}};
+  app.add_option("--cache-type-k", options.cache_type_k, "keys in pages: f16 (default) or q8_0")
+      ->transform(CLI::CheckedTransformer(cache_types));
+  app.add_option("--cache-type-v", options.cache_type_v, "values in pages: f16 (default) or q8_0")
+      ->transform(CLI::CheckedTransformer(cache_types));
   app.add_option("--queue", options.queue, "requests that may wait; beyond it 429")
       ->check(CLI::Range(1u, 1u << 20))
       ->capture_default_str();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/stage/stage.h"
 #include "gateway/http/access_policy.h"
 #include "rpc/stage_client.h"
 #include "spillway/v1/worker.pb.h"
@@ -22,6 +23,8 @@ struct GatewayOptions {
   uint32_t parallel = 4;
   uint32_t max_rows = 256;
   uint32_t queue = 64;
+  CacheType cache_type_k = CacheType::kF16;
+  CacheType cache_type_v = CacheType::kF16;
   v1::ActivationType activation_type = v1::ACTIVATION_TYPE_F32;
   rpc::DataPlane data_plane = rpc::DataPlane::kAuto;
   std::string http = "127.0.0.1:8080";

@@ -20,6 +20,16 @@ constexpr uint32_t kMaxSequences = 1u << 16;
 constexpr uint32_t kMaxRows = 1u << 14;  // of a micro-batch
 constexpr uint32_t kMaxThreads = 1u << 10;
 
+v1::CacheType CacheTypeToProto(CacheType type) {
+  return type == CacheType::kF16 ? v1::CACHE_TYPE_F16 : v1::CACHE_TYPE_Q8_0;
+}
+
+absl::StatusOr<CacheType> CacheTypeFromProto(std::string_view name, v1::CacheType type) {
+  if (type == v1::CACHE_TYPE_Q8_0) return CacheType::kQ8_0;
+  if (type == v1::CACHE_TYPE_F16 || type == v1::CACHE_TYPE_UNSPECIFIED) return CacheType::kF16;
+  return InvalidArgument("{}: {} is a type that this worker does not know", name, static_cast<int>(type));
+}
+
 absl::Status CheckRange(std::string_view name, uint32_t value, uint32_t max) {
   if (value == 0 || value > max) {
     return InvalidArgument("stage option {} is {}; it must be in [1, {}]", name, value, max);
@@ -55,6 +65,8 @@ void ToProto(const StageOptions& options, v1::StageOptions* proto) {
   proto->set_max_sequences(options.max_sequences);
   proto->set_max_rows(options.max_rows);
   proto->set_threads(options.threads);
+  proto->set_cache_type_k(CacheTypeToProto(options.cache_type_k));
+  proto->set_cache_type_v(CacheTypeToProto(options.cache_type_v));
 }
 
 void ToProto(const PurposeBytes& bytes, v1::MemoryByPurpose* proto) {
@@ -107,6 +119,8 @@ absl::StatusOr<StageOptions> OptionsFromProto(const v1::StageOptions& proto) {
   options.max_sequences = proto.max_sequences();
   options.max_rows = proto.max_rows();
   options.threads = proto.threads();
+  SPILLWAY_ASSIGN_OR_RETURN(options.cache_type_k, CacheTypeFromProto("cache_type_k", proto.cache_type_k()));
+  SPILLWAY_ASSIGN_OR_RETURN(options.cache_type_v, CacheTypeFromProto("cache_type_v", proto.cache_type_v()));
   return options;
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "cli/cluster/cluster.h"
+#include "engine/stage/units_text.h"
 
 namespace spillway::cli {
 
@@ -49,6 +50,9 @@ void Cluster::AddGateway() {
                                         "--ctx-size",     std::to_string(setup_.plan.plan.n_ctx),
                                         "--parallel",     std::to_string(setup_.plan.plan.parallel),
                                         "--max-rows",     std::to_string(setup_.plan.options.max_rows)};
+  const PlanOptions& plan = setup_.plan.options;
+  arguments.push_back(fmt::format("--cache-type-k={}", CacheTypeName(plan.cache_type_k)));
+  arguments.push_back(fmt::format("--cache-type-v={}", CacheTypeName(plan.cache_type_v)));
   for (const auto& child : children_) {
     const char* flag = child->name() == "gpu-worker" ? "--gpu-worker" : "--cpu-worker";
     arguments.insert(arguments.end(), {flag, child->Address("grpc")});

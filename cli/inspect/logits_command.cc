@@ -16,6 +16,7 @@
 #include "engine/cpu/host_stage.h"
 #include "engine/ref/ref_stage.h"
 #include "engine/stage/local_pipeline.h"
+#include "engine/stage/units_text.h"
 
 namespace spillway::cli {
 namespace {
@@ -26,6 +27,8 @@ struct LogitsOptions {
   std::string backend = "host";
   std::string split;
   std::string isa;
+  std::string cache_type_k = "f16";
+  std::string cache_type_v = "f16";
   std::string out;
   uint32_t threads = 1;
   uint32_t ctx_size = 0;
@@ -90,6 +93,8 @@ absl::StatusOr<Request> Resolve(const LogitsOptions& options, const Model& model
   request.options.max_sequences = 1;
   request.options.max_rows = options.chunk;
   request.options.threads = options.threads;
+  SPILLWAY_ASSIGN_OR_RETURN(request.options.cache_type_k, ParseCacheType(options.cache_type_k));
+  SPILLWAY_ASSIGN_OR_RETURN(request.options.cache_type_v, ParseCacheType(options.cache_type_v));
   return request;
 }
 
@@ -153,6 +158,10 @@ void AddLogitsCommand(CommandLine& line) {
        {"-t,--threads", &options->threads, "Compute threads of a host stage", 1, 1024},
        OneOf({"--isa", &options->isa, "Kernel level of the host backend: scalar or avx2 (default: the best)"},
              {"scalar", "avx2"}),
+       OneOf({"--cache-type-k", &options->cache_type_k, "Keys of a host stage: f16 or q8_0 (also -ctk)"},
+             {"f16", "q8_0"}),
+       OneOf({"--cache-type-v", &options->cache_type_v, "Values of a host stage (also -ctv)"},
+             {"f16", "q8_0"}),
        {"-c,--ctx-size", &options->ctx_size, "Refuse longer prompts (default: the model's context)"},
        {"--chunk", &options->chunk, "Rows per micro-batch; never changes the result", 1, kMaxLogitRows},
        Required({"--out", &options->out,

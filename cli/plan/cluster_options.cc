@@ -9,6 +9,7 @@
 #include "device/host.h"
 #include "device/nvidia.h"
 #include "engine/base/status.h"
+#include "engine/stage/units_text.h"
 #include "truth/verdict.h"
 
 namespace spillway::cli {
@@ -123,6 +124,10 @@ std::vector<Option> ClusterOptionRows(ClusterOptions* options) {
       {"-c,--ctx-size", &options->ctx_size,
        "Tokens per sequence (default: 4096, or the model's context if that is shorter)", 1, 1 << 24},
       {"--parallel", &options->parallel, "Sequences the memory is sized for (also -np)", 1, 4096},
+      OneOf({"--cache-type-k", &options->cache_type_k,
+             "Keys in pages: f16, or q8_0 at half the bytes (also -ctk)"},
+            {"f16", "q8_0"}),
+      OneOf({"--cache-type-v", &options->cache_type_v, "Values in pages (also -ctv)"}, {"f16", "q8_0"}),
       {"--cpu-stages", &options->cpu_stages, "CPU workers in a row; 0 = none", 0, 64},
       {"-t,--threads", &options->threads,
        "Compute threads of each worker (default: the processors shared among the stages)", 1, 1024},
@@ -141,6 +146,8 @@ absl::StatusOr<ClusterPlan> MakeClusterPlan(const ClusterOptions& options, const
   SPILLWAY_RETURN_IF_ERROR(ParseGpuLayers(options.n_gpu_layers, &plan));
   plan.n_ctx = options.ctx_size;
   plan.parallel = options.parallel;
+  SPILLWAY_ASSIGN_OR_RETURN(plan.cache_type_k, ParseCacheType(options.cache_type_k));
+  SPILLWAY_ASSIGN_OR_RETURN(plan.cache_type_v, ParseCacheType(options.cache_type_v));
   plan.gpu.device = cluster.device;
   plan.cpu.resize(options.cpu_stages);
   SetThreads(std::max(1u, options.threads), &plan);

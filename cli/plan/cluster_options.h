@@ -22,6 +22,8 @@ struct ClusterOptions {
   std::string vram_budget;
   std::string ram_budget;
   std::string device;  // empty: decided by the machine
+  std::string cache_type_k = "f16";
+  std::string cache_type_v = "f16";
   uint32_t ctx_size = 0;
   uint32_t parallel = 4;
   uint32_t cpu_stages = 1;

@@ -82,7 +82,9 @@ Json PlacementJson(const Model& model, const ClusterPlan& cluster) {
                       {"budget_bytes", budget},
                       {"threads", profile.threads},
                       {"kv_pages", stage.options.kv_pages},
-                      {"max_sequences", stage.options.max_sequences}});
+                      {"max_sequences", stage.options.max_sequences},
+                      {"cache_type_k", CacheTypeName(stage.options.cache_type_k)},
+                      {"cache_type_v", CacheTypeName(stage.options.cache_type_v)}});
   }
   return {{"model", model.config.name},
           {"title", model.config.title},

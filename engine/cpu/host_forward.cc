@@ -168,7 +168,11 @@ void HostStage::Attend(const LayerSpec& spec, const HostLayerWeights& weights, u
   common.value_dim = spec.ValueDim();
   common.q_stride = spec.Latent() ? latent.head_stride : spec.head_dim;
   common.out_stride = spec.Latent() ? latent.value_stride : spec.head_dim;
-  common.page_stride = layout_.page_elements;
+  common.page_stride = layout_.pages[index].page_bytes;
+  common.k_type = options_.cache_type_k;
+  common.v_type = options_.cache_type_v;
+  const uint64_t k_bytes = KeyPageBytes(common.k_type, spec.KeyDim());
+  const uint64_t v_bytes = ValuePageBytes(common.v_type, spec.head_dim);
   common.scale = spec.attention_scale;
   common.softcap = spec.attention_softcap;
   const float* q = Floats(kQkv) + (spec.Latent() ? latent.heads : 0);
@@ -178,16 +182,14 @@ void HostStage::Attend(const LayerSpec& spec, const HostLayerWeights& weights, u
       const uint32_t row = rows - 1 - task / (kv_heads * parts);  // longest first
       const uint32_t kv_head = task / parts % kv_heads;
       const uint32_t head = kv_head * group + task % parts * 4;
-      const uint64_t v_offset = uint64_t{kv_heads} * spec.KeyDim() * kPageTokens +
-                                uint64_t{kv_head} * kPageTokens * PadTo16(spec.head_dim);
       AttendArgs args = common;
       args.q = q + row * uint64_t{layout_.qkv_stride} + uint64_t{head} * args.q_stride;
       args.heads = std::min(4u, (kv_head + 1) * group - head);
       args.n_tokens = rows_[row].position + 1;
       args.first_token = spec.FirstVisible(rows_[row].position);
       args.pages = rows_[row].state->pages.data();
-      args.k_pages = Page(index, 0) + uint64_t{kv_head} * spec.KeyDim() * kPageTokens;
-      if (!spec.Latent()) args.v_pages = Page(index, 0) + v_offset;
+      args.k_pages = Page(index, 0) + kv_head * k_bytes;
+      if (!spec.Latent()) args.v_pages = Page(index, 0) + kv_heads * k_bytes + kv_head * v_bytes;
       if (weights.vectors[kAttnSinks] != nullptr) args.sinks = weights.vectors[kAttnSinks] + head;
       args.scores = Floats(kScores) + uint64_t{static_cast<uint32_t>(thread)} * 4 * layout_.scores_stride;
       args.out = Floats(kInput) + uint64_t{row} * layout_.input_stride + uint64_t{head} * args.out_stride;
@@ -274,13 +276,16 @@ void HostStage::RotateAndStore(const LayerSpec& spec, const HostLayerWeights& we
     const uint32_t position = rows_[row].position;
     Temper(spec, position, q);
     if (!rows_[row].write) return;
-    uint16_t* page = Page(index, rows_[row].state->pages[position / kPageTokens]);
-    uint16_t* v_page = page + uint64_t{spec.n_head_kv} * spec.head_dim * kPageTokens;
-    for (uint32_t h = 0; h < spec.n_head_kv; ++h) {
-      kernels_.store_kv(q + q_width + uint64_t{h} * spec.head_dim,
-                        q + q_width + kv_width + uint64_t{h} * spec.head_dim, spec.head_dim,
-                        position % kPageTokens, page + uint64_t{h} * spec.head_dim * kPageTokens,
-                        v_page + uint64_t{h} * kPageTokens * PadTo16(spec.head_dim));
+    std::byte* page = Page(index, rows_[row].state->pages[position / kPageTokens]);
+    const uint64_t k_bytes = KeyPageBytes(options_.cache_type_k, spec.head_dim);
+    const uint64_t v_bytes = ValuePageBytes(options_.cache_type_v, spec.head_dim);
+    const float* k = q + q_width;
+    for (uint32_t h = 0; h < spec.n_head_kv; ++h, page += k_bytes, k += spec.head_dim) {
+      kernels_.store_key(options_.cache_type_k, k, spec.head_dim, position % kPageTokens, page);
+    }
+    const float* v = q + q_width + kv_width;
+    for (uint32_t h = 0; h < spec.n_head_kv; ++h, page += v_bytes, v += spec.head_dim) {
+      kernels_.store_value(options_.cache_type_v, v, spec.head_dim, position % kPageTokens, page);
     }
   });
 }

@@ -61,8 +61,8 @@ void HostStage::CacheLatent(const LayerSpec& spec, const HostLayerWeights& weigh
     NormPart(weights.vectors[kAttnKvANorm], spec.norm_eps, spec.latent.n_latent, latent);
     RotateHead(spec.rope, cos, sin, latent + spec.latent.n_latent);
     if (rows_[row].write) {
-      kernels_.store_kv(latent, nullptr, spec.KeyDim(), position % kPageTokens,
-                        Page(index, rows_[row].state->pages[position / kPageTokens]), nullptr);
+      kernels_.store_key(options_.cache_type_k, latent, spec.KeyDim(), position % kPageTokens,
+                         Page(index, rows_[row].state->pages[position / kPageTokens]));
     }
     Temper(spec, position, q);
     float* input = Floats(kInput) + uint64_t{row} * layout_.input_stride;

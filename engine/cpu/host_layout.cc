@@ -110,9 +110,11 @@ MixerWidths WidthsOf(const LayerSpec& layer) {
   return {PadTo16(q) + 2 * PadTo16(layer.n_head_kv * layer.head_dim) + gated, output};
 }
 
-uint64_t PageElements(const LayerSpec& layer) {
-  const uint64_t keys = uint64_t{layer.KeyHeads()} * layer.KeyDim() * kPageTokens;
-  return layer.Latent() ? keys : keys + uint64_t{layer.n_head_kv} * kPageTokens * PadTo16(layer.head_dim);
+uint64_t PageBytes(const LayerSpec& layer, const StageOptions& options) {
+  if (layer.Recurrent()) return 0;
+  const uint64_t keys = layer.KeyHeads() * KeyPageBytes(options.cache_type_k, layer.KeyDim());
+  if (layer.Latent()) return keys;
+  return keys + layer.n_head_kv * ValuePageBytes(options.cache_type_v, layer.head_dim);
 }
 
 // Strides: the widest layer held decides.
@@ -123,6 +125,7 @@ void SetStrides(const Model& model, const StageUnits& units, const StageOptions&
   layout->input_stride = layout->embd_stride;
   layout->vocab_stride = PadTo16(config.n_vocab);
   layout->scores_stride = PagesFor(options.n_ctx) * kPageTokens;
+  uint64_t pages_end = 0;
   for (uint32_t i = units.layer_begin; i < units.layer_end; ++i) {
     const LayerSpec& layer = config.layers[i];
     const MixerWidths mixer = WidthsOf(layer);
@@ -134,9 +137,9 @@ void SetStrides(const Model& model, const StageUnits& units, const StageOptions&
     layout->max_used_experts = std::max(layout->max_used_experts, experts.n_used);
     layout->input_stride = std::max(layout->input_stride, mixer.input);
     layout->angle_stride = std::max(layout->angle_stride, PadTo16(layer.rope.n_rot / 2));
-    layout->page_elements = std::max(layout->page_elements, PageElements(layer));
-    layout->kv_index.push_back(layout->kv_layers);
-    layout->kv_layers += layer.Recurrent() ? 0 : 1;
+    const uint64_t page_bytes = PageBytes(layer, options);
+    layout->pages.push_back({pages_end, page_bytes});
+    pages_end += options.kv_pages * page_bytes;
     layout->state_offsets.push_back(layout->state_stride);
     layout->state_stride += layer.recurrent.State();
   }
@@ -168,7 +171,9 @@ void SetBuffers(const Model& model, const StageUnits& units, const StageOptions&
   set(kBlocks, Purpose::kWorkspace, rows * (layout->code_stride / 32) * sizeof(ActivationBlock));
   set(kAngles, Purpose::kWorkspace, rows * 2 * layout->angle_stride * sizeof(float));
   set(kScores, Purpose::kWorkspace, uint64_t{options.threads} * 4 * layout->scores_stride * sizeof(float));
-  set(kKv, Purpose::kKvCache, uint64_t{layout->kv_layers} * options.kv_pages * layout->page_elements * 2);
+  uint64_t page_bytes = 0;  // of all layers
+  for (const HostLayout::LayerPages& layer : layout->pages) page_bytes += layer.page_bytes;
+  set(kKv, Purpose::kKvCache, options.kv_pages * page_bytes);
   set(kState, Purpose::kRecurrentState,
       uint64_t{options.max_sequences} * kStateSlots * layout->state_stride * sizeof(float));
   if (HasBranches(model, units))

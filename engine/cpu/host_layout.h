@@ -96,7 +96,7 @@ enum BufferSlot : size_t {
   kScores,        // f32 (threads, 4, n_ctx padded to 32)
   kLogits,        // f32 (16, vocab_stride); head only
   kSampling,      // bytes; head only
-  kKv,            // f16 pages (layers with a cache, kv_pages, page)
+  kKv,            // pages, see HostLayout::pages
   kState,         // f32 (max_sequences * kStateSlots, state_stride)
   kBranch,        // f32 (max_rows, embd_stride): a block's output, where it is not added as it comes
   kRouterLogits,  // f32 (max_rows, router_stride): experts, then 16 columns of the shared one
@@ -124,11 +124,14 @@ struct HostLayout {
            angle_stride = 0, vocab_stride = 0, scores_stride = 0, router_stride = 0;
   uint32_t max_used_experts = 0;  // of a layer
   uint32_t max_experts = 0;
-  // A page of one layer: keys (KeyHeads, KeyDim, 32) then values (n_head_kv, 32, head_dim padded to 16), f16;
-  // of a latent layer only keys.
-  uint64_t page_elements = 0;
-  std::vector<uint32_t> kv_index;  // of each layer, among those with a cache
-  uint32_t kv_layers = 0;
+  // Pages of one layer in kKv: kv_pages of them from `offset` on. In each the keys of every head, then the
+  // values of every head (KeyPageBytes, ValuePageBytes); of a latent layer only keys; of a recurrent
+  // one nothing.
+  struct LayerPages {
+    uint64_t offset = 0;
+    uint64_t page_bytes = 0;
+  };
+  std::vector<LayerPages> pages;
   std::vector<uint64_t> state_offsets;  // of each layer, in floats, in a slot
   uint64_t state_stride = 0;            // floats of a slot
 

@@ -71,15 +71,14 @@ absl::Status HostStage::Fork(SequenceId source, SequenceId target, uint32_t toke
   return absl::OkStatus();
 }
 
-uint16_t* HostStage::Page(uint32_t layer, uint32_t page) {
-  return reinterpret_cast<uint16_t*>(buffers_[kKv].data()) +
-         (uint64_t{layout_.kv_index[layer]} * options_.kv_pages + page) * layout_.page_elements;
+std::byte* HostStage::Page(uint32_t layer, uint32_t page) {
+  const HostLayout::LayerPages& pages = layout_.pages[layer];
+  return buffers_[kKv].data() + pages.offset + page * pages.page_bytes;
 }
 
 void HostStage::CopyPage(const PageCopy& copy) {
   for (uint32_t layer = 0; layer < units_.Layers(); ++layer) {
-    if (model_.config.layers[units_.layer_begin + layer].Recurrent()) continue;
-    std::memcpy(Page(layer, copy.target), Page(layer, copy.source), layout_.page_elements * sizeof(uint16_t));
+    std::memcpy(Page(layer, copy.target), Page(layer, copy.source), layout_.pages[layer].page_bytes);
   }
 }
 

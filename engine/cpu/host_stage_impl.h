@@ -110,7 +110,7 @@ class HostStage final : public Stage {
   void ForRows(Body&& body);
 
   float* Floats(BufferSlot slot) { return reinterpret_cast<float*>(buffers_[slot].data()); }
-  uint16_t* Page(uint32_t layer, uint32_t page);
+  std::byte* Page(uint32_t layer, uint32_t page);
 
   const Model& model_;
   const StageUnits units_;

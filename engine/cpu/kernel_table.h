@@ -1,6 +1,7 @@
 // Builds the kernel table of one ISA level from the bodies. Included by kernels_<isa>.cc only.
 #pragma once
 
+#include "engine/cpu/attention_body.h"
 #include "engine/cpu/codes.h"
 #include "engine/cpu/matmul_body.h"
 #include "engine/cpu/recurrent_body.h"
@@ -30,12 +31,13 @@ struct KernelTable {
     kernels.gelu_mul = Vector::GeluMul;
     kernels.swiglu_clamped_mul = Vector::SwigluClampedMul;
     kernels.softcap = Vector::Softcap;
-    kernels.attend = Vector::Attend;
+    kernels.attend = AttentionBody<V>::Attend;
+    kernels.store_key = AttentionBody<V>::StoreKey;
+    kernels.store_value = AttentionBody<V>::StoreValue;
     kernels.sigmoid_mul = Vector::SigmoidMul;
     kernels.convolve = RecurrentBody<V>::Convolve;
     kernels.unit = RecurrentBody<V>::Unit;
     kernels.delta_rule = RecurrentBody<V>::DeltaRule;
-    kernels.store_kv = Vector::StoreKv;
     kernels.matmul[static_cast<size_t>(Packing::kF32)] = Matmul::template Float<FloatF32<V>>;
     kernels.matmul[static_cast<size_t>(Packing::kF16)] = Matmul::template Float<FloatF16<V>>;
     kernels.matmul[static_cast<size_t>(Packing::kBF16)] = Matmul::template Float<FloatBf16<V>>;

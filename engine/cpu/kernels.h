@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "engine/cpu/host_stage.h"
@@ -52,13 +53,15 @@ struct AttendArgs {
   uint32_t head_dim = 0;  // of q and keys
   uint32_t first_token = 0;
   uint32_t n_tokens = 0;
-  const uint32_t* pages = nullptr;    // page index of each 32 positions
-  const uint16_t* k_pages = nullptr;  // + page * page_stride: (head_dim, 32) f16
-  // + page * page_stride: (32, head_dim_padded) f16. nullptr: values are the first value_dim dimensions of
-  // the keys (latent attention); otherwise value_dim is head_dim.
-  const uint16_t* v_pages = nullptr;
+  const uint32_t* pages = nullptr;  // page index of each 32 positions
+  CacheType k_type = CacheType::kF16;
+  CacheType v_type = CacheType::kF16;
+  const std::byte* k_pages = nullptr;  // + page * page_stride: the head's keys
+  // + page * page_stride: the head's values. nullptr: values are the first value_dim dimensions of the keys
+  // (latent attention); otherwise value_dim is head_dim.
+  const std::byte* v_pages = nullptr;
   uint32_t value_dim = 0;
-  uint64_t page_stride = 0;  // in elements
+  uint64_t page_stride = 0;  // in bytes
   float scale = 1.0f;
   float softcap = 0.0f;          // of the scaled scores; 0: none
   const float* sinks = nullptr;  // (heads): one more logit each, without a value; or nullptr
@@ -112,16 +115,16 @@ struct Kernels {
   // x[i] = cap * tanh(x[i] / cap), n padded to 16.
   void (*softcap)(float* x, uint32_t n, float cap);
   void (*attend)(const AttendArgs& args);
+  // Writes one position's key (dim) into column `slot`, its value (dim) into row `slot` of a head's part of a
+  // page.
+  void (*store_key)(CacheType type, const float* k, uint32_t dim, uint32_t slot, std::byte* page);
+  void (*store_value)(CacheType type, const float* v, uint32_t dim, uint32_t slot, std::byte* page);
   // out[i] = x[i] * sigmoid(gate[i]); n padded to 16.
   void (*sigmoid_mul)(const float* gate, const float* x, uint32_t n, float* out);
   void (*convolve)(const ConvolveArgs& args);
   // x[i] *= scale / sqrt(sum of squares + 1e-6), n a multiple of 16.
   void (*unit)(float* x, uint32_t n, float scale);
   void (*delta_rule)(const DeltaArgs& args);
-  // Writes one position's key (head_dim) into column `slot` of a K page, and its value, unless v is nullptr,
-  // into row `slot` of a V page.
-  void (*store_kv)(const float* k, const float* v, uint32_t head_dim, uint32_t slot, uint16_t* k_page,
-                   uint16_t* v_page);
   std::array<void (*)(const MatmulArgs& args, uint32_t group_begin, uint32_t group_end), kPackings> matmul;
 };
 
@@ -135,5 +138,13 @@ void RopeAngles(uint32_t position, const float* frequencies, uint32_t n, float* 
 
 constexpr uint32_t PadTo16(uint32_t n) { return (n + 15) / 16 * 16; }
 constexpr uint32_t PadTo32(uint32_t n) { return (n + 31) / 32 * 32; }
+
+// Bytes of one head's keys or values in a page. f16: keys (dim, 32), values (32, dim padded to 16). q8_0:
+// int8 codes in the same order, then f16 scales of blocks of 32 dimensions, (blocks, 32) of both.
+constexpr uint64_t KeyPageBytes(CacheType type, uint32_t dim) {
+  if (type == CacheType::kF16) return uint64_t{dim} * kPageTokens * 2;
+  return uint64_t{kPageTokens} * (dim + PadTo32(dim) / 32 * 2);
+}
+constexpr uint64_t ValuePageBytes(CacheType type, uint32_t dim) { return KeyPageBytes(type, PadTo16(dim)); }
 
 }  // namespace spillway::cpu

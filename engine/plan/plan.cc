@@ -24,6 +24,8 @@ StageOptions OptionsOf(const PlanOptions& options, uint32_t n_ctx, const WorkerP
       options.parallel, std::min({options.parallel * kSequencesPerParallel, stage.kv_pages, kMaxSequences}));
   stage.max_rows = options.max_rows;
   stage.threads = worker.threads;
+  stage.cache_type_k = options.cache_type_k;
+  stage.cache_type_v = options.cache_type_v;
   return stage;
 }
 
@@ -123,6 +125,12 @@ absl::Status DoesNotFit(const Model& model, const PlanOptions& options, uint32_t
   if (layers.has_value()) advice += fmt::format("; {} layers would fit at this context", *layers);
   if (context > 0) {
     advice += fmt::format("; with {} layers a context of {} tokens would fit", n_gpu_layers, context);
+  }
+  PlanOptions codes = options;
+  codes.cache_type_k = codes.cache_type_v = CacheType::kQ8_0;
+  SPILLWAY_ASSIGN_OR_RETURN(const Plan smaller, Place(model, codes, options.n_ctx, n_gpu_layers));
+  if (GpuBytes(smaller) <= options.gpu.budget_bytes) {
+    advice += "; with --cache-type-k q8_0 --cache-type-v q8_0 they would fit";
   }
   if (advice.empty()) advice = "; raise the budget, or take a smaller quantization";
   return ResourceExhausted(

@@ -29,6 +29,8 @@ struct PlanOptions {
   uint32_t n_ctx = 0;         // tokens per sequence; 0 = 4096, or what the model was trained for if less
   uint32_t parallel = 4;      // sequences the page pool is sized for
   uint32_t max_rows = 256;    // of a micro-batch
+  CacheType cache_type_k = CacheType::kF16;
+  CacheType cache_type_v = CacheType::kF16;
   WorkerProfile gpu;
   std::vector<WorkerProfile> cpu;  // CPU workers in a row, in token order; may be empty
 };

@@ -32,6 +32,10 @@ inline constexpr uint32_t kPageTokens = 32;    // tokens of a state page
 inline constexpr uint32_t kMaxLogitRows = 16;  // rows per micro-batch whose logits may be asked for
 constexpr uint32_t PagesFor(uint32_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
 
+// How pages hold keys and values: as f16, or as int8 codes with an f16 scale for every 32 dimensions of a
+// head.
+enum class CacheType : uint8_t { kF16, kQ8_0 };
+
 // What a stage is built for; an input of the plan.
 struct StageOptions {
   uint32_t n_ctx = 4096;        // tokens per sequence
@@ -39,6 +43,8 @@ struct StageOptions {
   uint32_t max_sequences = 16;  // open at once
   uint32_t max_rows = 256;      // rows of a micro-batch
   uint32_t threads = 1;
+  CacheType cache_type_k = CacheType::kF16;  // of latent layers the only one
+  CacheType cache_type_v = CacheType::kF16;
   bool operator==(const StageOptions&) const = default;
 };
 

@@ -177,6 +177,16 @@ class Plan(InspectTest):
         tokens = run("tokenize", "-m", self.model, stdin=b"ab")
         self.assertEqual(tokens.stdout, run("tokenize", "--model", self.model, stdin=b"ab").stdout)
 
+    def test_pages_of_codes_take_little_more_than_half(self):
+        arguments = ("--vram-budget", "64MiB", "--ram-budget", "64MiB", "--threads", 1)
+        halves = self.plan(*arguments)["stages"][-1]
+        codes = self.plan(*arguments, "-ctk", "q8_0", "--cache-type-v", "q8_0")["stages"][-1]
+        self.assertEqual((codes["cache_type_k"], codes["cache_type_v"]), ("q8_0", "q8_0"))
+        ratio = codes["bytes"]["kv_cache"] / halves["bytes"]["kv_cache"]
+        self.assertTrue(0.5 < ratio < 0.6, ratio)
+        self.assertEqual(codes["bytes"]["weights"], halves["bytes"]["weights"])
+        self.check_error(run("plan", self.model, "--cache-type-k", "q3_k"), USAGE)
+
     def test_options_outside_their_limits_are_usage_errors(self):
         for option in (("-c", 0), ("--parallel", 4097), ("-t", "x"), ("--cpu-stages", 65), ("--cpu-stages", -1),
                        ("--threads", 1.5)):

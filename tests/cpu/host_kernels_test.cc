@@ -42,22 +42,32 @@ TEST(HostVectorKernels, AreTheSameOnEveryLevelAtOddLengths) {
 struct AttentionCase {
   uint32_t heads, head_dim, n_tokens;
   uint32_t value_dim = 0;  // 0: values of their own; else of the beginnings of keys
+  CacheType type = CacheType::kF16;
 };
 
 TEST(HostAttention, MatchesReferenceAndIsTheSameOnEveryLevel) {
+  constexpr CacheType kCodes = CacheType::kQ8_0;
   for (const AttentionCase& c : {AttentionCase{1, 16, 1},
                                  {3, 64, 33},
                                  {4, 40, 100},
                                  {2, 8, 64},
                                  {4, 72, 1, 64},
                                  {1, 24, 33, 19},
-                                 {3, 40, 100, 32}}) {
+                                 {3, 40, 100, 32},
+                                 {1, 16, 1, 0, kCodes},
+                                 {3, 64, 33, 0, kCodes},
+                                 {4, 40, 100, 0, kCodes},
+                                 {2, 8, 64, 0, kCodes},
+                                 {4, 72, 1, 64, kCodes},
+                                 {1, 24, 33, 19, kCodes},
+                                 {3, 40, 100, 32, kCodes}}) {
     SCOPED_TRACE(testing::Message() << c.heads << " heads of " << c.head_dim << " over " << c.n_tokens);
     const uint32_t heads = c.heads, head_dim = c.head_dim, n_tokens = c.n_tokens;
     const bool latent = c.value_dim > 0;
     const uint32_t value_dim = latent ? c.value_dim : head_dim;
     const uint32_t n_pages = PagesFor(n_tokens);
-    const uint64_t page_stride = uint64_t{kPageTokens} * (head_dim + (latent ? 0 : PadTo16(head_dim)));
+    const uint64_t key_bytes = KeyPageBytes(c.type, head_dim);
+    const uint64_t page_stride = key_bytes + (latent ? 0 : ValuePageBytes(c.type, head_dim));
     const auto keys = test::RandomFloats(size_t{n_tokens} * head_dim, kSeed + 3);
     const auto values = latent ? keys : test::RandomFloats(size_t{n_tokens} * head_dim, kSeed + 4);
     const uint32_t q_stride = head_dim + 3, out_stride = value_dim + 5;
@@ -66,14 +76,15 @@ TEST(HostAttention, MatchesReferenceAndIsTheSameOnEveryLevel) {
     for (uint32_t i = 0; i < n_pages; ++i) pages[i] = n_pages - 1 - i;  // not in order
     std::vector<std::vector<float>> results;
     for (const Kernels* level : Levels()) {
-      Aligned<uint16_t> cache(page_stride * n_pages);
+      Aligned<std::byte> cache(page_stride * n_pages);
       // What an earlier sequence left behind must not matter, not even NaN.
-      if (latent) std::fill_n(cache.data(), page_stride * n_pages, uint16_t{0x7e00});
+      if (latent) std::fill_n(cache.data(), page_stride * n_pages, std::byte{0x7f});
       for (uint32_t t = 0; t < n_tokens; ++t) {
-        uint16_t* page = cache.data() + pages[t / kPageTokens] * page_stride;
-        level->store_kv(keys.data() + size_t{t} * head_dim,
-                        latent ? nullptr : values.data() + size_t{t} * head_dim, head_dim, t % kPageTokens,
-                        page, latent ? nullptr : page + uint64_t{head_dim} * kPageTokens);
+        std::byte* page = cache.data() + pages[t / kPageTokens] * page_stride;
+        level->store_key(c.type, keys.data() + size_t{t} * head_dim, head_dim, t % kPageTokens, page);
+        if (latent) continue;
+        level->store_value(c.type, values.data() + size_t{t} * head_dim, head_dim, t % kPageTokens,
+                           page + key_bytes);
       }
       Aligned<float> scores(size_t{heads} * n_pages * kPageTokens), out(size_t{heads} * out_stride);
       AttendArgs args;
@@ -84,8 +95,9 @@ TEST(HostAttention, MatchesReferenceAndIsTheSameOnEveryLevel) {
       args.value_dim = value_dim;
       args.n_tokens = n_tokens;
       args.pages = pages.data();
+      args.k_type = args.v_type = c.type;
       args.k_pages = cache.data();
-      if (!latent) args.v_pages = cache.data() + uint64_t{head_dim} * kPageTokens;
+      if (!latent) args.v_pages = cache.data() + key_bytes;
       args.page_stride = page_stride;
       args.scale = 0.125f;
       args.scores = scores.data();
@@ -108,7 +120,7 @@ TEST(HostAttention, MatchesReferenceAndIsTheSameOnEveryLevel) {
       for (uint32_t d = 0; d < value_dim; ++d) {
         double sum = 0;
         for (uint32_t t = 0; t < n_tokens; ++t) sum += p[t] / total * values[size_t{t} * head_dim + d];
-        EXPECT_NEAR(results[0][h * out_stride + d], sum, 2e-3);
+        EXPECT_NEAR(results[0][h * out_stride + d], sum, c.type == kCodes ? 2e-2 : 2e-3);
       }
     }
   }

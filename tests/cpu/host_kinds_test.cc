@@ -15,15 +15,22 @@ namespace spillway::cpu {
 namespace {
 
 constexpr uint32_t kLayers = 4;
+constexpr uint32_t kVocab = 48;
 const StageUnits kWhole = {0, kLayers, true, true};
 
-StageOptions Options(uint32_t threads = 1) {
-  return {.n_ctx = 64, .kv_pages = 4, .max_sequences = 2, .max_rows = 16, .threads = threads};
+StageOptions Options(uint32_t threads = 1, CacheType cache = CacheType::kF16) {
+  return {.n_ctx = 64,
+          .kv_pages = 4,
+          .max_sequences = 2,
+          .max_rows = 16,
+          .threads = threads,
+          .cache_type_k = cache,
+          .cache_type_v = cache};
 }
 
 std::vector<int32_t> Tokens() {
   std::vector<int32_t> tokens;
-  for (int i = 0; i < 41; ++i) tokens.push_back((i * 29 + 5) % 48);
+  for (int i = 0; i < 41; ++i) tokens.push_back((i * 29 + 5) % static_cast<int>(kVocab));
   return tokens;
 }
 
@@ -35,13 +42,18 @@ std::vector<float> Logits(const std::vector<std::unique_ptr<Stage>>& stages, uin
   return logits.value_or(std::vector<float>());
 }
 
+std::vector<double> RowOf(const std::vector<float>& logits, size_t begin) {
+  const auto first = logits.begin() + static_cast<ptrdiff_t>(begin);
+  return {first, first + kVocab};
+}
+
 class HostKinds : public testing::TestWithParam<tiny::TinyKind> {
  protected:
   std::vector<float> Host(const Model& model, const std::vector<StageUnits>& units, uint32_t chunk,
                           uint32_t threads = 1, Isa isa = DetectIsa()) {
     std::vector<std::unique_ptr<Stage>> stages;
     for (const StageUnits& unit : units) {
-      auto stage = CreateHostStageOn(isa, model, unit, Options(threads), ledger_);
+      auto stage = CreateHostStageOn(isa, model, unit, Options(threads, cache_), ledger_);
       EXPECT_TRUE(stage.ok()) << MessageOf(stage.status());
       stages.push_back(std::move(*stage));
     }
@@ -55,6 +67,7 @@ class HostKinds : public testing::TestWithParam<tiny::TinyKind> {
   }
 
   Ledger ledger_;
+  CacheType cache_ = CacheType::kF16;
 };
 
 TEST_P(HostKinds, IsCloseToTheReference) {
@@ -65,11 +78,23 @@ TEST_P(HostKinds, IsCloseToTheReference) {
   ASSERT_TRUE(stage.ok()) << MessageOf(stage.status());
   reference[0] = std::move(*stage);
   // Float weights: only the cache is rounded, to f16.
-  test::ExpectClose(Host(*model, {kWhole}, 16), Logits(reference, 16), 0.05);
+  const std::vector<float> expected = Logits(reference, 16);
+  test::ExpectClose(Host(*model, {kWhole}, 16), expected, 0.05);
+  cache_ = CacheType::kQ8_0;
+  const std::vector<float> coded = Host(*model, {kWhole}, 16);
+  ASSERT_EQ(coded.size(), expected.size());
+  // 8 bits move a router's choice now and then.
+  size_t rows_out = 0;
+  for (size_t row = 0; row < coded.size(); row += kVocab) {
+    rows_out += !test::IsClose(RowOf(coded, row), RowOf(expected, row), 0.25);
+  }
+  EXPECT_LE(rows_out, 2u);
 }
 
 TEST_P(HostKinds, GivesTheSameBitsHoweverItIsComputed) {
   for (const TensorType type : {TensorType::kF16, TensorType::kQ8_0}) {
+    // With weights of 8 bits also a cache of 8 bits.
+    cache_ = type == TensorType::kQ8_0 ? CacheType::kQ8_0 : CacheType::kF16;
     const auto model = Load(GetParam().name, type);
     ASSERT_NE(model, nullptr);
     const std::vector<float> expected = Host(*model, {kWhole}, 16);
@@ -95,17 +120,22 @@ TEST_P(HostKinds, GivesWhatAnotherFormOfTheFileGives) {
 TEST_P(HostKinds, PlansItsLedgerToTheByte) {
   const auto model = Load(GetParam().name);
   ASSERT_NE(model, nullptr);
+  const bool latent = model->config.layers[0].Latent();
   for (uint32_t split = 0; split <= kLayers; ++split) {
-    for (const StageUnits units : {StageUnits{0, split, true, false}, {split, kLayers, false, true}}) {
-      const auto planned = HostStageBytes(*model, units, Options(2));
+    for (const CacheType cache : {CacheType::kF16, CacheType::kQ8_0}) {
+      const StageUnits units = {split, kLayers, false, true};
+      const auto planned = HostStageBytes(*model, units, Options(2, cache));
       ASSERT_TRUE(planned.ok()) << MessageOf(planned.status());
       Ledger ledger(planned->Total());
-      const auto stage = CreateHostStage(*model, units, Options(2), ledger);
+      const auto stage = CreateHostStage(*model, units, Options(2, cache), ledger);
       ASSERT_TRUE(stage.ok()) << MessageOf(stage.status());
       EXPECT_EQ(ledger.Allocated(), *planned);
-      if (!model->config.layers[0].Latent()) continue;
-      // The latent (96) and the shared rotated part (16), f16, 32 tokens a page: nothing else is cached.
-      EXPECT_EQ((*planned)[Purpose::kKvCache], uint64_t{units.Layers()} * 4 * 32 * (96 + 16) * 2);
+      // Per token a latent (96) and the shared rotated part (16), or keys and values of 2 heads of 16:
+      // nothing else is cached. Codes have an f16 scale for every 32 dimensions of a head.
+      const uint64_t f16 = latent ? (96 + 16) * 2 : 2 * 2 * 16 * 2;
+      const uint64_t q8_0 = latent ? 96 + 16 + 4 * 2 : 2 * 2 * (16 + 2);
+      EXPECT_EQ((*planned)[Purpose::kKvCache],
+                units.Layers() * 4 * 32 * (cache == CacheType::kF16 ? f16 : q8_0));
     }
   }
 }

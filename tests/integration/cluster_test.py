@@ -29,6 +29,20 @@ class TinyClusterTest(unittest.TestCase):
         cls.folder_owner.cleanup()
 
 
+    def unsplit_answer(self, *arguments):
+        """Six greedy tokens of the model in one process, as text."""
+        tokens = list(PROMPT)
+        for _ in range(6):
+            out = self.folder / "step.f32"
+            process = run("logits", "--model", self.model, "--tokens", ",".join(map(str, tokens)), "--out", out,
+                          *arguments)
+            self.assertEqual(process.returncode, 0, process.stderr)
+            row = array.array("f", out.read_bytes())[-320:]
+            tokens.append(row.index(max(row)))
+        text = run("tokenize", "--model", self.model, "--detokenize", stdin=json.dumps(tokens[len(PROMPT) :]).encode())
+        return text.stdout.decode("utf-8", errors="replace")
+
+
 class RunningTiny(TinyClusterTest):
     """One cluster with two CPU workers in a row for all of these."""
 
@@ -52,17 +66,8 @@ class RunningTiny(TinyClusterTest):
         self.assertEqual(request(self.cluster.description["status"])[0], 200)
 
     def test_answers_with_the_tokens_of_the_unsplit_model(self):
-        tokens = list(PROMPT)
-        for _ in range(6):
-            out = self.folder / "step.f32"
-            process = run("logits", "--model", self.model, "--tokens", ",".join(map(str, tokens)), "--out", out)
-            self.assertEqual(process.returncode, 0, process.stderr)
-            row = array.array("f", out.read_bytes())[-320:]
-            tokens.append(row.index(max(row)))
-        expected = run("tokenize", "--model", self.model, "--detokenize",
-                       stdin=json.dumps(tokens[len(PROMPT) :]).encode()).stdout
         answer = self.cluster.complete(PROMPT, max_tokens=6)
-        self.assertEqual(answer["choices"][0]["text"], expected.decode("utf-8", errors="replace"))
+        self.assertEqual(answer["choices"][0]["text"], self.unsplit_answer())
         self.assertEqual(answer["usage"]["completion_tokens"], 6)
         self.assertEqual(answer["usage"]["prompt_tokens"], len(PROMPT))
 
@@ -129,6 +134,18 @@ class Placement(TinyClusterTest):
                 answers.append((choice["text"], choice["logprobs"]))
         self.assertEqual(answers[0], answers[1])
         self.assertEqual(answers[0], answers[2])
+
+
+    def test_pages_of_codes_are_what_the_plan_says(self):
+        arguments = ("--ctx-size", 128, "-ctk", "q8_0", "-ctv", "q8_0")
+        with RunningCluster(self.model, "--n-gpu-layers", 3, *arguments) as cluster:
+            text = cluster.complete(PROMPT, max_tokens=6)["choices"][0]["text"]
+            self.assertEqual(text, self.unsplit_answer("-ctk", "q8_0", "-ctv", "q8_0"))
+            stages = json.loads(run("ps", "--admin", cluster.admin(), "--json").stdout)["stages"]
+        plan = run("plan", self.model, "--json", "--device", "host", "--vram-budget", "64MiB", "--n-gpu-layers", 3,
+                   *arguments)
+        planned = [stage["bytes"] for stage in json.loads(plan.stdout)["stages"]]
+        self.assertEqual([stage["allocated_bytes"] for stage in stages], planned)
 
 
 class Stopping(TinyClusterTest):

@@ -36,6 +36,20 @@ class Planner : public testing::Test {
   PlanOptions options_;
 };
 
+TEST_F(Planner, SaysWhenPagesOfCodesWouldFit) {
+  options_.gpu_layers = PlanOptions::GpuLayers::kAll;
+  options_.cache_type_k = options_.cache_type_v = CacheType::kQ8_0;
+  const auto codes = MakePlan(*model_, options_);
+  ASSERT_TRUE(codes.ok()) << codes.status();
+  options_.gpu.budget_bytes = GpuBytes(*codes);
+  EXPECT_TRUE(MakePlan(*model_, options_).ok());
+  options_.cache_type_k = options_.cache_type_v = CacheType::kF16;
+  const auto refused = MakePlan(*model_, options_);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused.status()));
+  EXPECT_NE(refused.status().message().find("--cache-type-k q8_0"), absl::string_view::npos)
+      << refused.status();
+}
+
 TEST_F(Planner, EveryBudgetFitsOrIsRefusedWithAdvice) {
   options_.gpu_layers = PlanOptions::GpuLayers::kAll;
   const uint64_t everything = GpuBytes(*MakePlan(*model_, options_));

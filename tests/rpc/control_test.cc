@@ -89,6 +89,11 @@ TEST(Control, LoadStageRefusesWhatCannotBe) {
           absl::StatusCode::kInvalidArgument, "max_rows");
   refused([](Request* r) { r->mutable_expected()->mutable_options()->set_n_ctx(UINT32_MAX); },
           absl::StatusCode::kInvalidArgument, "n_ctx");
+  refused(
+      [](Request* r) {
+        r->mutable_expected()->mutable_options()->set_cache_type_v(static_cast<v1::CacheType>(9));
+      },
+      absl::StatusCode::kInvalidArgument, "cache_type_v");
   refused([](Request* r) { r->set_epoch(0); }, absl::StatusCode::kInvalidArgument, "epoch");
   EXPECT_EQ(worker.loads(), 0);
 }
