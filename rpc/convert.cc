@@ -191,6 +191,7 @@ static_assert(static_cast<int>(SegmentCode::kInvalid) + 1 == v1::SEGMENT_CODE_IN
 void ToProto(const SegmentResult& result, v1::SegmentResult* proto) {
   proto->set_code(static_cast<v1::SegmentCode>(static_cast<int>(result.code) + 1));
   proto->set_held_tokens(result.held_tokens);
+  proto->set_resume_tokens(result.resume_tokens);
   if (!result.error.empty()) proto->set_error(result.error);
 }
 
@@ -201,6 +202,7 @@ absl::StatusOr<SegmentResult> ResultFromProto(const v1::SegmentResult& proto) {
   SegmentResult result;
   result.code = static_cast<SegmentCode>(static_cast<int>(proto.code()) - 1);
   result.held_tokens = proto.held_tokens();
+  result.resume_tokens = proto.resume_tokens();
   result.error = proto.error();
   return result;
 }

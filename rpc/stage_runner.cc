@@ -51,9 +51,11 @@ uint64_t LayerBytes(const Model& model, const StageUnits& units) {
   for (uint32_t i = units.layer_begin; i < units.layer_end && i < model.layers.size(); ++i) {
     const LayerTensors& layer = model.layers[i];
     for (const GgufTensor* tensor :
-         {layer.attn_q, layer.attn_k, layer.attn_v, layer.attn_output, layer.attn_q_a, layer.attn_q_b,
-          layer.attn_kv_a, layer.attn_k_b, layer.attn_k_b_rows, layer.attn_v_b, layer.ffn_gate, layer.ffn_up,
-          layer.ffn_down, layer.router, layer.shared_gate, layer.shared_up, layer.shared_down}) {
+         {layer.attn_q,      layer.attn_k,    layer.attn_v,     layer.attn_output,   layer.attn_q_a,
+          layer.attn_q_b,    layer.attn_kv_a, layer.attn_k_b,   layer.attn_k_b_rows, layer.attn_v_b,
+          layer.ssm_qkv,     layer.ssm_gate,  layer.ssm_alpha,  layer.ssm_beta,      layer.ssm_beta_alpha,
+          layer.ssm_out,     layer.ffn_gate,  layer.ffn_up,     layer.ffn_down,      layer.router,
+          layer.shared_gate, layer.shared_up, layer.shared_down}) {
       bytes += BytesOf(tensor);
     }
     const ExpertSpec& experts = model.config.layers[i].experts;

@@ -11,17 +11,20 @@
 namespace spillway {
 namespace {
 
-// More sequences than the pool is sized for may be open while pages last.
+// More sequences than the pool is sized for may be open while pages last; but recurrent state is as large for
+// a short sequence as for a long one, so where layers have it no more than planned for.
 constexpr uint32_t kSequencesPerParallel = 4;
 constexpr uint32_t kMaxSequences = 256;
 constexpr uint32_t kDefaultContext = 4096;
 
-StageOptions OptionsOf(const PlanOptions& options, uint32_t n_ctx, const WorkerProfile& worker) {
+StageOptions OptionsOf(const Model& model, const PlanOptions& options, uint32_t n_ctx,
+                       const WorkerProfile& worker) {
   StageOptions stage;
   stage.n_ctx = n_ctx;
   stage.kv_pages = options.parallel * PagesFor(n_ctx);
   stage.max_sequences = std::max(
       options.parallel, std::min({options.parallel * kSequencesPerParallel, stage.kv_pages, kMaxSequences}));
+  if (HasRecurrent(model.config, 0, model.config.n_layer)) stage.max_sequences = options.parallel;
   stage.max_rows = options.max_rows;
   stage.threads = worker.threads;
   stage.cache_type_k = options.cache_type_k;
@@ -75,13 +78,13 @@ absl::StatusOr<Plan> Place(const Model& model, const PlanOptions& options, uint3
     PlannedStage stage;
     stage.worker = i;
     stage.units = {spilled * i / cpu_stages, spilled * (i + 1) / cpu_stages, i == 0, false};
-    stage.options = OptionsOf(options, n_ctx, options.cpu[i]);
+    stage.options = OptionsOf(model, options, n_ctx, options.cpu[i]);
     plan.stages.push_back(stage);
   }
   PlannedStage gpu;
   gpu.gpu = true;
   gpu.units = {spilled, n_layer, cpu_stages == 0, true};
-  gpu.options = OptionsOf(options, n_ctx, options.gpu);
+  gpu.options = OptionsOf(model, options, n_ctx, options.gpu);
   plan.stages.push_back(gpu);
   for (PlannedStage& stage : plan.stages) {
     SPILLWAY_ASSIGN_OR_RETURN(stage.bytes, cpu::HostStageBytes(model, stage.units, stage.options));

@@ -109,9 +109,12 @@ class SchedulerCore {
   void Preempt(Sequence& sequence);
   // Runs the sequence's tokens through all stages again. Ends it when that did not help before.
   void Restart(Sequence& sequence, const std::string& why, TimePoint now);
+  // Only its tokens from `from` on, the last position that the stage can go on from.
+  void Replay(Sequence& sequence, uint32_t from, const std::string& why, TimePoint now);
   void AddToken(Sequence& sequence, const v1::SampledRow& row, TimePoint now);
   void Finish(Sequence& sequence, FinishReason reason, absl::Status error, TimePoint now);
   Sequence* FindOpen(SequenceId id);
+  Sequence* FindRun(const BatchItem& item);
 
   // core_batches.cc: forming and sending micro-batches.
   void ReserveGrowth();

@@ -107,6 +107,7 @@ void SchedulerCore::AddPrefillRows(FlyingBatch& batch, uint32_t rows_left) {
 void SchedulerCore::AddItem(FlyingBatch& batch, Sequence& sequence, uint32_t count) {
   BatchItem item;
   item.sequence = sequence.id;
+  item.run = sequence.run;
   item.begin = sequence.sent;
   item.count = count;
   item.prefix_hash = sequence.sent_hash;
@@ -131,7 +132,7 @@ void SchedulerCore::SendToStage(Batch batch, std::string activations, v1::Activa
   forward.set_last(true);
   for (const BatchItem& item : batch->items) {
     Sequence& sequence = *open_.at(item.sequence);
-    if (item.begin == 0) OpenOn(batch->stage, sequence);
+    if (batch->stage >= sequence.opened_on) OpenOn(batch->stage, sequence);
     v1::Segment& segment = *forward.add_segments();
     segment.set_sequence(item.sequence);
     segment.set_begin(item.begin);

@@ -168,14 +168,14 @@ void SchedulerCore::OnReply(uint32_t index, rpc::HopReply hop, TimePoint now) {
 
 void SchedulerCore::FailBatch(const FlyingBatch& batch, const absl::Status& why, TimePoint now) {
   for (const BatchItem& item : batch.items) {
-    if (Sequence* sequence = FindOpen(item.sequence)) Finish(*sequence, FinishReason::kError, why, now);
+    if (Sequence* sequence = FindRun(item)) Finish(*sequence, FinishReason::kError, why, now);
   }
 }
 
 void SchedulerCore::HandleSegmentError(const BatchItem& item, const v1::SegmentResult& result,
                                        const std::string& stage, TimePoint now) {
-  Sequence* sequence = FindOpen(item.sequence);
-  if (sequence == nullptr) return;  // cancelled, preempted or restarted meanwhile
+  Sequence* sequence = FindRun(item);
+  if (sequence == nullptr) return;  // cancelled, preempted, restarted or replayed meanwhile
   const std::string why =
       fmt::format("{}: {} (holds {} tokens)", stage, result.error(), result.held_tokens());
   switch (result.code()) {
@@ -188,6 +188,8 @@ void SchedulerCore::HandleSegmentError(const BatchItem& item, const v1::SegmentR
       return;
     }
     case v1::SEGMENT_CODE_NEEDS_REPLAY:
+      Replay(*sequence, std::min(result.resume_tokens(), item.begin), why, now);
+      return;
     case v1::SEGMENT_CODE_UNKNOWN_SEQUENCE:
       Restart(*sequence, why, now);
       return;
@@ -197,7 +199,7 @@ void SchedulerCore::HandleSegmentError(const BatchItem& item, const v1::SegmentR
 }
 
 void SchedulerCore::LandItem(const BatchItem& item) {
-  if (Sequence* sequence = FindOpen(item.sequence)) --sequence->in_flight;
+  if (Sequence* sequence = FindRun(item)) --sequence->in_flight;
 }
 
 // Rows of segments that failed are not in the answer; rows of sequences that ended meanwhile are cut out of
@@ -212,7 +214,7 @@ void SchedulerCore::ForwardSurvivors(Batch batch, v1::ForwardReply reply, TimePo
     if (!IsOk(reply.segments(static_cast<int>(i)))) continue;
     const BatchItem& item = batch->items[i];
     const size_t bytes = item.count * row_bytes;
-    if (FindOpen(item.sequence) != nullptr) {
+    if (FindRun(item) != nullptr) {
       if (from != to)
         std::copy_n(activations.begin() + static_cast<ptrdiff_t>(from), bytes,
                     activations.begin() + static_cast<ptrdiff_t>(to));
@@ -233,7 +235,7 @@ void SchedulerCore::DrawTokens(const FlyingBatch& batch, const v1::ForwardReply&
     if (IsOk(reply.segments(static_cast<int>(i)))) LandItem(batch.items[i]);
   }
   for (const v1::SampledRow& row : reply.sampled()) {
-    if (Sequence* sequence = FindOpen(batch.items[row.segment()].sequence)) AddToken(*sequence, row, now);
+    if (Sequence* sequence = FindRun(batch.items[row.segment()])) AddToken(*sequence, row, now);
   }
 }
 

@@ -2,6 +2,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <span>
 
 #include "engine/base/status.h"
 #include "gateway/scheduler/core.h"
@@ -12,6 +13,7 @@ namespace {
 
 // A sequence that must start over this often without a token in between will not get better.
 constexpr uint32_t kMaxRestarts = 8;
+constexpr uint32_t kMaxReplays = 3;  // of them not from the beginning
 
 std::string_view FinishName(FinishReason reason) {
   switch (reason) {
@@ -209,6 +211,19 @@ void SchedulerCore::Restart(Sequence& sequence, const std::string& why, TimePoin
   Begin(sequence);
 }
 
+// The stages still have the tokens before; each cuts its state back to `from` or asks for more. Answers still
+// to come belong to an older run. When that does not help, everything is run again.
+void SchedulerCore::Replay(Sequence& sequence, uint32_t from, const std::string& why, TimePoint now) {
+  if (from == 0 || sequence.restarts >= kMaxReplays) return Restart(sequence, why, now);
+  ++sequence.restarts;
+  spdlog::warn("event=replay id={} tokens={} from={} cause=\"{}\"", sequence.request, sequence.size(), from,
+               why);
+  ++sequence.run;
+  sequence.sent = from;
+  sequence.sent_hash = PrefixHash(std::span(sequence.tokens).first(from));
+  sequence.in_flight = 0;
+}
+
 void SchedulerCore::AddToken(Sequence& sequence, const v1::SampledRow& row, TimePoint now) {
   sequence.tokens.push_back(row.chosen().token());
   sequence.restarts = 0;
@@ -264,6 +279,11 @@ void SchedulerCore::Finish(Sequence& sequence, FinishReason reason, absl::Status
       event.timings.prefill * 1e3, event.timings.decode * 1e3, FinishName(reason),
       event.error.ok() ? std::string() : fmt::format(" error=\"{}\"", MessageOf(event.error)));
   owned->sink(event);
+}
+
+Sequence* SchedulerCore::FindRun(const BatchItem& item) {
+  Sequence* sequence = FindOpen(item.sequence);
+  return sequence != nullptr && sequence->run == item.run ? sequence : nullptr;
 }
 
 Sequence* SchedulerCore::FindOpen(SequenceId id) {

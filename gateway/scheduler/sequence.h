@@ -39,6 +39,7 @@ struct Sequence {
   uint32_t pages = 0;      // counted for it on every stage
   uint64_t last_step = 0;
   uint32_t restarts = 0;  // since the last token
+  uint32_t run = 0;       // goes up when it is sent again from somewhere under the same id
 
   TimePoint submitted;
   TimePoint first_sent;  // epoch value = not yet
@@ -55,6 +56,7 @@ struct Sequence {
 // `count` tokens of a sequence from `begin` in a micro-batch.
 struct BatchItem {
   SequenceId sequence = 0;
+  uint32_t run = 0;  // of the sequence then; what belongs to an older one is dropped
   uint32_t begin = 0;
   uint32_t count = 0;
   uint64_t prefix_hash = 0;

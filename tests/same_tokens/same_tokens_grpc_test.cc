@@ -1,6 +1,7 @@
 // The system law over the real wire: a tiny model, every split point × {1, 2, 3 CPU workers in a row} ×
 // {alone, in a batch of 5, prompt in chunks of 1, 7 and all} through the Worker service over gRPC gives
-// logits bit-identical to one process.
+// logits bit-identical to one process. So does a model with recurrent layers, and what those cannot go back
+// to is answered with where to replay from.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -108,10 +109,11 @@ std::vector<int32_t> TokensOf(uint32_t sequence) {
   return tokens;
 }
 
-class SameTokensOverGrpc : public testing::Test {
+class SameTokensOverGrpc : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     test::TinyModel tiny;
+    tiny.architecture = GetParam();
     tiny.n_layer = kLayers;
     tiny.weight_type = TensorType::kQ8_0;
     const auto path = test::WriteTinyModel(tiny, dir_.File("tiny.gguf"));
@@ -124,6 +126,7 @@ class SameTokensOverGrpc : public testing::Test {
     auto model = LoadModel(path_);
     ASSERT_TRUE(model.ok());
     n_vocab_ = model->config.n_vocab;
+    n_embd_ = model->config.n_embd;
     Ledger ledger;
     auto stage = cpu::CreateHostStage(*model, {0, kLayers, true, true}, options_, ledger);
     ASSERT_TRUE(stage.ok()) << stage.status();
@@ -196,11 +199,12 @@ class SameTokensOverGrpc : public testing::Test {
   std::string path_;
   StageOptions options_;
   uint32_t n_vocab_ = 0;
+  uint32_t n_embd_ = 0;
   uint64_t step_ = 0;
   std::vector<std::vector<float>> unsplit_;
 };
 
-TEST_F(SameTokensOverGrpc, AtEverySplitWithOneToThreeCpuWorkersAloneAndInABatchInEveryChunking) {
+TEST_P(SameTokensOverGrpc, AtEverySplitWithOneToThreeCpuWorkersAloneAndInABatchInEveryChunking) {
   for (uint32_t split = 0; split <= kLayers; ++split) {
     // A worker holds a layer at least; the first may hold the embedding alone.
     for (uint32_t cpu_workers = 1; cpu_workers <= std::clamp(split, 1u, 3u); ++cpu_workers) {
@@ -212,6 +216,55 @@ TEST_F(SameTokensOverGrpc, AtEverySplitWithOneToThreeCpuWorkersAloneAndInABatchI
     }
   }
 }
+
+// Cut back to every position, as after an edit: each stage says where it can go on from.
+TEST_P(SameTokensOverGrpc, AfterReplayFromWhereTheStagesSay) {
+  Workers workers = Start(2, 1);
+  Open(workers, 1);
+  const std::vector<int32_t> tokens = TokensOf(0);
+  const auto segment = [&](uint32_t begin, uint32_t end) {
+    Segment segment;
+    segment.sequence = 1;
+    segment.begin = begin;
+    segment.outputs = Outputs::kLast;
+    segment.return_logits = true;
+    segment.prefix_hash = PrefixHash(std::span(tokens).first(begin));
+    segment.tokens = std::span(tokens).subspan(begin, end - begin);
+    return segment;
+  };
+  const bool recurrent = std::string(GetParam()) != "llama";
+  for (uint32_t begin = 1; begin < kPrompt; ++begin) {
+    SCOPED_TRACE(begin);
+    RunThrough(workers, ++step_, {segment(0, 7)});
+    RunThrough(workers, ++step_, {segment(7, kPrompt)});
+    uint32_t from = begin;
+    for (auto& worker : workers) {
+      v1::Forward forward;
+      forward.set_step(++step_);
+      rpc::ToProto(segment(begin, begin + 1), forward.add_segments());
+      forward.mutable_segments(0)->set_recompute(true);  // asks, and leaves what is held
+      forward.set_activation_type(v1::ACTIVATION_TYPE_F32);
+      forward.mutable_activations()->resize(worker == workers.front() ? 0 : n_embd_ * sizeof(float));
+      worker->client().SendForward(std::move(forward));
+      const v1::ForwardReply reply = std::move(worker->events().Reply().reply);
+      ASSERT_EQ(reply.segments_size(), 1) << reply.error();
+      const v1::SegmentResult& result = reply.segments(0);
+      if (result.code() == v1::SEGMENT_CODE_OK) continue;
+      ASSERT_EQ(result.code(), v1::SEGMENT_CODE_NEEDS_REPLAY) << result.error();
+      ASSERT_LT(result.resume_tokens(), begin);
+      from = std::min(from, result.resume_tokens());
+    }
+    EXPECT_EQ(from, recurrent ? (begin < 7 ? 0u : 7u) : begin);
+    const v1::ForwardReply reply = RunThrough(workers, ++step_, {segment(from, begin + 1)});
+    ASSERT_EQ(reply.sampled_size(), 1);
+    std::vector<float> logits(n_vocab_);
+    std::memcpy(logits.data(), reply.sampled(0).logits().data(), logits.size() * sizeof(float));
+    test::ExpectSameBits(logits, std::span(unsplit_[0]).subspan(uint64_t{begin} * n_vocab_, n_vocab_));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SameTokensOverGrpc, testing::Values("llama", "qwen35"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace spillway

@@ -53,7 +53,7 @@ void FakeStage::Accept(uint64_t connection) {
 void FakeStage::SendOpen(v1::Open open) {
   Push([this, open = std::move(open)] {
     const std::lock_guard lock(mutex_);
-    held_[open.sequence()] = Held{open.sampling().seed(), {}};
+    held_[open.sequence()] = Held{open.sampling().seed(), {}, {}};
     EXPECT_LE(held_.size(), options_.max_sequences);
   });
 }
@@ -126,22 +126,43 @@ bool FakeStage::Step() {
   return true;
 }
 
-v1::SegmentCode FakeStage::Check(const v1::Segment& segment, uint32_t* held) {
+void FakeStage::Held::Truncate(uint32_t begin) {
+  tokens.resize(begin);
+  states.erase(states.upper_bound(begin), states.end());
+}
+
+uint32_t FakeStage::Held::Latest(uint32_t position) const {
+  const auto after = states.upper_bound(position);
+  return after == states.begin() ? 0 : *std::prev(after);
+}
+
+v1::SegmentCode FakeStage::Check(const v1::Segment& segment, v1::SegmentResult* result) {
   const auto found = held_.find(segment.sequence());
   if (found == held_.end()) return v1::SEGMENT_CODE_UNKNOWN_SEQUENCE;
-  std::vector<int32_t>& tokens = found->second.tokens;
-  *held = static_cast<uint32_t>(tokens.size());
+  Held& sequence = found->second;
+  std::vector<int32_t>& tokens = sequence.tokens;
+  const auto held = static_cast<uint32_t>(tokens.size());
+  result->set_held_tokens(held);
   const uint64_t end = uint64_t{segment.begin()} + static_cast<uint64_t>(segment.tokens_size());
   if (end > options_.n_ctx) return v1::SEGMENT_CODE_INVALID;
-  if (segment.begin() > tokens.size() ||
-      PrefixHash(std::span(tokens).first(segment.begin())) != segment.prefix_hash()) {
+  if (segment.begin() > held) {
+    result->set_resume_tokens(held);
     return v1::SEGMENT_CODE_NEEDS_REPLAY;
   }
-  const uint32_t more = PagesFor(static_cast<uint32_t>(end)) - PagesFor(*held);
-  if (end > *held && PagesHeldLocked() + more > options_.kv_pages) return v1::SEGMENT_CODE_OUT_OF_PAGES;
-  tokens.resize(segment.begin());
+  if (PrefixHash(std::span(tokens).first(segment.begin())) != segment.prefix_hash()) {
+    return v1::SEGMENT_CODE_NEEDS_REPLAY;
+  }
+  if (recurrent_ && sequence.Latest(segment.begin()) != segment.begin()) {
+    result->set_resume_tokens(sequence.Latest(segment.begin()));
+    return v1::SEGMENT_CODE_NEEDS_REPLAY;
+  }
+  const uint32_t more = PagesFor(static_cast<uint32_t>(end)) - PagesFor(held);
+  if (end > held && PagesHeldLocked() + more > options_.kv_pages) return v1::SEGMENT_CODE_OUT_OF_PAGES;
+  sequence.Truncate(segment.begin());
   tokens.insert(tokens.end(), segment.tokens().begin(), segment.tokens().end());
-  *held = static_cast<uint32_t>(tokens.size());
+  sequence.states.insert(static_cast<uint32_t>(end));
+  while (sequence.states.size() > 4) sequence.states.erase(sequence.states.begin());
+  result->set_held_tokens(static_cast<uint32_t>(tokens.size()));
   return v1::SEGMENT_CODE_OK;
 }
 
@@ -184,11 +205,9 @@ void FakeStage::Answer(const v1::Forward& forward, uint64_t connection) {
     uint32_t rows = 0;
     for (int i = 0; i < forward.segments_size(); ++i) {
       const v1::Segment& segment = forward.segments(i);
-      uint32_t held = 0;
-      const v1::SegmentCode code = Check(segment, &held);
       v1::SegmentResult& result = *reply.add_segments();
+      const v1::SegmentCode code = Check(segment, &result);
       result.set_code(code);
-      result.set_held_tokens(held);
       if (code != v1::SEGMENT_CODE_OK) ++refusals_;
       const char* input = index_ == 0 ? nullptr : forward.activations().data() + offset;
       if (code == v1::SEGMENT_CODE_OK) Compute(segment, i, input, &reply);
@@ -215,9 +234,15 @@ bool FakeStage::ForgetOne(std::mt19937_64& random) {
   if (random() % 2 == 0) {
     held_.erase(it);
   } else {
-    it->second.tokens.resize(it->second.tokens.size() / 2);
+    const auto half = static_cast<uint32_t>(it->second.tokens.size() / 2);
+    it->second.Truncate(recurrent_ ? it->second.Latest(half) : half);
   }
   return true;
+}
+
+void FakeStage::Rewind(uint32_t tokens) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, held] : held_) held.Truncate(recurrent_ ? held.Latest(tokens) : tokens);
 }
 
 uint32_t FakeStage::PagesHeldLocked() const {

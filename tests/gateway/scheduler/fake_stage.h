@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -49,6 +50,9 @@ class FakeStage final : public StageLink {
   void ForgetEverything();
   bool ForgetOne(std::mt19937_64& random);
   std::function<void(v1::ForwardReply&)> tamper;  // called on every reply
+  // Its state cannot be rewound but to where one of the last few segments ended.
+  void set_recurrent(bool recurrent) { recurrent_ = recurrent; }
+  void Rewind(uint32_t tokens);  // every sequence, to that many tokens or the last state before
 
   StageEndpoint Endpoint(const std::string& name, bool gpu) { return {name, gpu, options_, this}; }
   uint32_t pages_held() const;
@@ -62,11 +66,14 @@ class FakeStage final : public StageLink {
   struct Held {
     uint64_t seed = 0;
     std::vector<int32_t> tokens;
+    std::set<uint32_t> states;  // positions
+    void Truncate(uint32_t begin);
+    uint32_t Latest(uint32_t position) const;  // state at or before it
   };
   using Frame = std::function<void()>;
   void Push(Frame frame);
   void Answer(const v1::Forward& forward, uint64_t connection);
-  v1::SegmentCode Check(const v1::Segment& segment, uint32_t* held);
+  v1::SegmentCode Check(const v1::Segment& segment, v1::SegmentResult* result);
   void Compute(const v1::Segment& segment, int index, const char* input, v1::ForwardReply* reply);
   uint32_t PagesHeldLocked() const;
 
@@ -75,6 +82,7 @@ class FakeStage final : public StageLink {
   const StageOptions options_;
   StageEventSink* sink_;
   mutable std::mutex mutex_;
+  bool recurrent_ = false;
   bool up_ = false;
   uint64_t connection_ = 0;
   uint64_t accepted_ = 0;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "tests/gateway/scheduler/simulation.h"
 
@@ -76,6 +77,7 @@ TEST_P(AnyOrder, PageExhaustionPreemptsAndChangesNoToken) {
   options.kv_pages = 12;
   options.n_ctx = 256;
   Simulation simulation(stages(), options, seed());
+  simulation.SetRecurrent(seed() % 2 == 0);
   simulation.ConnectAll();
   const auto cases = Play(simulation, 8, 60, 190);
   for (const auto& [id, c] : cases) ExpectSolo(simulation, id, c, stages());
@@ -85,6 +87,7 @@ TEST_P(AnyOrder, PageExhaustionPreemptsAndChangesNoToken) {
 
 TEST_P(AnyOrder, StagesThatForgetAreReplayed) {
   Simulation simulation(stages(), SmallStage(), seed());
+  simulation.SetRecurrent(seed() % 2 == 0);
   simulation.ConnectAll();
   int forgotten = 0;
   const auto cases = Play(simulation, 8, 100, 40, [&] {
@@ -129,6 +132,7 @@ TEST_P(AnyOrder, CancelsAtAnyMomentLeaveNothingHeld) {
 
 TEST_P(AnyOrder, LosingStagesEndsRequestsAndServingResumes) {
   Simulation simulation(stages(), SmallStage(), seed());
+  simulation.SetRecurrent(seed() % 2 == 0);
   simulation.ConnectAll();
   const auto cases = Play(simulation, 24, 80, 40, [&] {
     if (simulation.random() % 150 != 0) return;
@@ -177,6 +181,30 @@ TEST(SchedulerCore, PreemptsWhenTwoSequencesOutgrowThePool) {
   EXPECT_EQ(simulation.outcomes.at(a).tokens, SoloTokens(first, 1, 2, 130));
   EXPECT_EQ(simulation.outcomes.at(b).tokens, SoloTokens(second, 2, 2, 130));
   EXPECT_EQ(simulation.Refusals(), 0u);
+}
+
+// A stage that holds less than before, and one in front of it whose state cannot go back to just anywhere.
+TEST(SchedulerCore, AReplayBeginsWhereTheStagesStateDoes) {
+  for (const bool recurrent : {false, true}) {
+    SCOPED_TRACE(recurrent);
+    Simulation simulation(2, SmallStage(), 3);
+    simulation.SetRecurrent(recurrent);
+    simulation.ConnectAll();
+    const std::vector<int32_t> prompt = simulation.RandomPrompt(200);
+    const RequestId id = simulation.Submit(prompt, 40, 9);
+    while (simulation.outcomes[id].tokens.size() < 20) ASSERT_TRUE(simulation.RandomStep());
+    const auto rows = [&](uint32_t stage) {
+      const std::vector<uint32_t> batches = simulation.stage(stage).batch_rows();
+      return std::accumulate(batches.begin(), batches.end(), 0u);
+    };
+    const uint32_t before = rows(0);
+    simulation.stage(1).Rewind(218);
+    simulation.RunToEnd();
+    EXPECT_EQ(simulation.outcomes[id].tokens, SoloTokens(prompt, 9, 2, 40));
+    EXPECT_GE(simulation.Refusals(), 1u);
+    EXPECT_LE(rows(0) - before, 40u) << "the prompt was not run again";
+    simulation.ExpectNothingHeld();
+  }
 }
 
 TEST(SchedulerCore, TwoSequencesKeepTwoStagesBusy) {

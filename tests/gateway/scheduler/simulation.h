@@ -51,6 +51,9 @@ class Simulation final : public StageEventSink {
     for (auto& stage : stages_) stage->Connect();
     DeliverAll();
   }
+  void SetRecurrent(bool recurrent) {
+    for (auto& stage : stages_) stage->set_recurrent(recurrent);
+  }
   // Events wait per stage, in order, until they are delivered.
   void Post(StageEvent event) override { events_[event.stage].push_back(std::move(event)); }
 
