@@ -18,6 +18,7 @@
 #include "gateway/grpc/generation_service.h"
 #include "gateway/http/api.h"
 #include "gateway/http/server.h"
+#include "gateway/model_facts.h"
 #include "gateway/scheduler/token_scheduler.h"
 #include "rpc/convert.h"
 #include "rpc/server.h"
@@ -42,6 +43,20 @@ std::vector<StageEndpoint> Endpoints(Pipeline& pipeline, const Plan& plan) {
     endpoints.push_back({setup.name, setup.gpu, plan.stages[i].options, pipeline.link(i)});
   }
   return endpoints;
+}
+
+// What the workers said they hold; on the host device none of it is VRAM.
+MemoryUse MemoryOf(const Pipeline& pipeline) {
+  MemoryUse use;
+  for (uint32_t i = 0; i < pipeline.size(); ++i) {
+    const v1::DescribeReply described = pipeline.View(i).description;
+    const v1::MemoryByPurpose& held = described.allocated();
+    const uint64_t bytes = held.weights() + held.kv_cache() + held.recurrent_state() + held.activations() +
+                           held.workspace() + held.staging() + held.context();
+    use.total_bytes += bytes;
+    if (pipeline.setup(i).gpu && described.profile().device() != "host") use.vram_bytes += bytes;
+  }
+  return use;
 }
 
 std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
@@ -69,6 +84,7 @@ struct Gateway::Parts {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;  // null: no_chat_reason says why
   std::string no_chat_reason;
+  std::string chat_template_text;
   std::string model_id;
   std::unique_ptr<telemetry::Registry> registry;
   std::unique_ptr<telemetry::GatewayMetrics> metrics;
@@ -98,11 +114,12 @@ absl::Status Gateway::Parts::LoadModelParts() {
     no_chat_reason = "the model file has no chat template";
   } else if (auto parsed = ChatTemplate::Parse(*source); parsed.ok()) {
     chat_template = *std::move(parsed);
+    chat_template_text = *source;
   } else {
     no_chat_reason = "the model's chat template is not supported: " + MessageOf(parsed.status());
     spdlog::warn("event=chat_template_unsupported detail=\"{}\"", MessageOf(parsed.status()));
   }
-  model_id = model.config.name;
+  model_id = options.served_name.empty() ? model.config.name : options.served_name;
   return absl::OkStatus();
 }
 
@@ -119,6 +136,10 @@ ServedModel Gateway::Parts::Served() const {
     served.longest_token_bytes = std::max(served.longest_token_bytes, static_cast<uint32_t>(bytes));
   }
   served.chat_template = chat_template.get();
+  if (chat_template != nullptr) served.ReadTemplate(chat_template_text);
+  served.facts = ReadModelFacts(*model.file);
+  // Lives as long as the API: the pipeline is built before it and destroyed after it.
+  served.memory = [pipeline = pipeline.get()] { return MemoryOf(*pipeline); };
   served.no_chat_reason = no_chat_reason;
   return served;
 }

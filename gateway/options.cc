@@ -78,6 +78,7 @@ void AddServing(CLI::App& app, GatewayOptions& options) {
                  "what carries activations: auto (default; a Unix socket where the worker runs on this host, "
                  "else gRPC) or grpc")
       ->transform(CLI::CheckedTransformer(planes));
+  app.add_option("--served-name", options.served_name, "what the model is called instead of its file's name");
   app.add_option("--model-name", options.model_names, "a further name that requests may use (repeatable)");
 }
 

@@ -31,6 +31,7 @@ struct GatewayOptions {
   std::string grpc = "127.0.0.1:50050";
   std::string admin = "127.0.0.1:50060";
   std::string metrics = "127.0.0.1:9560";
+  std::string served_name;
   std::vector<std::string> model_names;
   std::string port_file;
   bool exit_with_parent = false;

@@ -21,6 +21,7 @@ namespace spillway::cli {
 
 struct ClusterSetup {
   std::string model;
+  std::string model_name;  // what it is called instead of its file's name; "" = that
   ClusterPlan plan;
   std::string n_gpu_layers;
   PortPlan ports;

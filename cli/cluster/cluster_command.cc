@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "cli/exit_code.h"
+#include "cli/plan/model_source.h"
 #include "cli/plan/placement.h"
 #include "engine/base/status.h"
 
@@ -31,7 +32,12 @@ std::vector<Option> StartOptionRows(StartOptions* options) {
 }
 
 std::optional<PreparedCluster> PrepareCluster(const StartOptions& options, int* exit_code) {
-  const auto model = LoadModel(options.cluster.model);
+  const auto source = FindModel(options.cluster.model, OllamaStores());
+  if (!source.ok()) {
+    *exit_code = FailWith(source.status());
+    return std::nullopt;
+  }
+  const auto model = LoadModelFrom(*source);
   if (!model.ok()) {
     *exit_code = FailWith(model.status());
     return std::nullopt;
@@ -43,7 +49,8 @@ std::optional<PreparedCluster> PrepareCluster(const StartOptions& options, int* 
   }
   if (!plan->note.empty()) fmt::print(stderr, "spillway: {}\n", plan->note);
   ClusterSetup setup;
-  setup.model = std::filesystem::absolute(options.cluster.model).string();
+  setup.model = std::filesystem::absolute(source->path).string();
+  setup.model_name = source->name;
   setup.n_gpu_layers = options.cluster.n_gpu_layers;
   setup.verbose = options.verbose;
   setup.data_plane = options.data_plane;

@@ -58,6 +58,7 @@ void Cluster::AddGateway() {
     arguments.insert(arguments.end(), {flag, child->Address("grpc")});
   }
   if (!setup_.data_plane.empty()) arguments.push_back("--data-plane=" + setup_.data_plane);
+  if (!setup_.model_name.empty()) arguments.push_back("--served-name=" + setup_.model_name);
   for (const std::string& host : setup_.allowed_hosts) arguments.push_back("--allowed-host=" + host);
   for (const std::string& origin : setup_.allowed_origins) arguments.push_back("--allowed-origin=" + origin);
   const PortPlan& ports = setup_.ports;

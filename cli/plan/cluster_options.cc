@@ -115,7 +115,8 @@ absl::Status PlanWithSharedThreads(const Model& model, uint32_t processors, Clus
 
 std::vector<Option> ClusterOptionRows(ClusterOptions* options) {
   return {
-      Required({"-m,--model,MODEL", &options->model, "GGUF file"}),
+      Required({"-m,--model,MODEL", &options->model,
+                "GGUF file, or ollama:NAME[:TAG] of Ollama's store on this machine"}),
       {"--n-gpu-layers", &options->n_gpu_layers,
        "auto, all, or how many of the last blocks are held by the GPU worker (also -ngl)"},
       {"--vram-budget", &options->vram_budget, "Memory of the GPU worker: 64MiB, 8GiB"},

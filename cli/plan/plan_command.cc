@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/plan/cluster_options.h"
+#include "cli/plan/model_source.h"
 #include "cli/plan/placement.h"
 
 namespace spillway::cli {
@@ -17,7 +18,9 @@ struct PlanCommandOptions {
 };
 
 int RunPlan(const PlanCommandOptions& options) {
-  const auto model = LoadModel(options.cluster.model);
+  const auto source = FindModel(options.cluster.model, OllamaStores());
+  if (!source.ok()) return FailWith(source.status());
+  const auto model = LoadModelFrom(*source);
   if (!model.ok()) return FailWith(model.status());
   const auto cluster = MakeClusterPlan(options.cluster, *model, SystemRoot());
   if (!cluster.ok()) return FailPlan(cluster.status());

@@ -24,8 +24,8 @@ std::string TakeComplete(std::string& pending) {
 
 }  // namespace
 
-std::string StreamDecoder::Add(int32_t token) {
-  pending_ += tokenizer_.TokenBytesAfter(previous_, token, /*special=*/false);
+std::string StreamDecoder::Add(int32_t token, bool special) {
+  pending_ += tokenizer_.TokenBytesAfter(previous_, token, special);
   previous_ = token;
   return TakeComplete(pending_);
 }

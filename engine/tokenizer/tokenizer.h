@@ -62,7 +62,8 @@ class StreamDecoder {
   // `previous`: the last token of the text that is continued, nullopt where a text begins.
   explicit StreamDecoder(const Tokenizer& tokenizer, std::optional<int32_t> previous = std::nullopt)
       : tokenizer_(tokenizer), previous_(previous) {}
-  std::string Add(int32_t token);  // text that is complete now
+  // Text that is complete now. A control token has none, but its own with `special`.
+  std::string Add(int32_t token, bool special = false);
   std::string Finish();            // what was held back, replaced where incomplete
 
  private:

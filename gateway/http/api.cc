@@ -11,7 +11,12 @@
 
 #include "engine/base/status.h"
 #include "gateway/http/generation_call.h"
+#include "gateway/http/ollama_answer.h"
+#include "gateway/http/ollama_info.h"
+#include "gateway/http/ollama_request.h"
+#include "gateway/http/openai_answer.h"
 #include "gateway/http/router.h"
+#include "gateway/http/text_endpoints.h"
 #include "telemetry/registry.h"
 
 namespace spillway::gateway {
@@ -19,7 +24,27 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-enum RouteId : int { kChat, kCompletion, kModels, kModel, kEmbeddings, kHealth, kReady, kLive, kVersion };
+enum RouteId : int {
+  kChat,
+  kCompletion,
+  kModels,
+  kModel,
+  kEmbeddings,
+  kTokenize,
+  kDetokenize,
+  kApplyTemplate,
+  kOllamaChat,
+  kOllamaGenerate,
+  kOllamaEmbeddings,
+  kOllamaVersion,
+  kOllamaTags,
+  kOllamaProcesses,
+  kOllamaShow,
+  kHealth,
+  kReady,
+  kLive,
+  kVersion
+};
 
 const std::vector<Route>& Routes() {
   static const auto* const routes = new std::vector<Route>{
@@ -28,6 +53,17 @@ const std::vector<Route>& Routes() {
       {"GET", "/v1/models", kModels},
       {"GET", "/v1/models/", kModel},
       {"POST", "/v1/embeddings", kEmbeddings},
+      {"POST", "/tokenize", kTokenize},
+      {"POST", "/detokenize", kDetokenize},
+      {"POST", "/apply-template", kApplyTemplate},
+      {"POST", "/api/chat", kOllamaChat},
+      {"POST", "/api/generate", kOllamaGenerate},
+      {"POST", "/api/embed", kOllamaEmbeddings},
+      {"POST", "/api/embeddings", kOllamaEmbeddings},
+      {"GET", "/api/version", kOllamaVersion},
+      {"GET", "/api/tags", kOllamaTags},
+      {"GET", "/api/ps", kOllamaProcesses},
+      {"POST", "/api/show", kOllamaShow},
       {"GET", "/health", kHealth},
       {"GET", "/readyz", kReady},
       {"GET", "/healthz", kLive},
@@ -62,7 +98,16 @@ const char* RefusalCode(int status) {
   }
 }
 
+bool IsOllama(const std::string& path) { return path.rfind("/api/", 0) == 0; }
+
 HttpResponse NoSuchPath(const std::string& path) {
+  if (IsOllama(path)) {
+    return OllamaError({404,
+                        fmt::format("there is no {}; of Ollama's API there are /api/version, tags, ps, show, "
+                                    "chat and generate",
+                                    path),
+                        "", "not_found"});
+  }
   return ErrorResponse(
       {404,
        fmt::format("there is no {}; the API is under /v1: /v1/chat/completions, /v1/completions, "
@@ -83,6 +128,14 @@ Json ModelJson(const ServedModel& model, const std::string& id) {
   return {{"id", id}, {"object", "model"}, {"created", model.created_unix_seconds}, {"owned_by", "spillway"}};
 }
 
+RequestRecord RecordOf(const HttpRequest& request, Endpoint endpoint) {
+  RequestRecord record;
+  record.request_id = request.request_id;
+  record.endpoint = endpoint;
+  record.arrival = request.arrival;
+  return record;
+}
+
 }  // namespace
 
 Api::Api(ServedModel model, GenerationBackend& backend, telemetry::GatewayMetrics& metrics)
@@ -92,36 +145,64 @@ Api::Api(ServedModel model, GenerationBackend& backend, telemetry::GatewayMetric
 
 std::unique_ptr<Call> Api::Handle(HttpRequest request, const std::shared_ptr<Exchange>& exchange) {
   const RouteMatch match = MatchRoute(Routes(), request.method, request.path);
-  if (match.kind == RouteMatch::Kind::kFound && match.id == kChat) {
-    return Generate(Endpoint::kChatCompletions, request, exchange);
+  const bool found = match.kind == RouteMatch::Kind::kFound;
+  if (found && match.id == kChat) return Generate(Endpoint::kChatCompletions, request, exchange);
+  if (found && match.id == kCompletion) return Generate(Endpoint::kCompletions, request, exchange);
+  if (found && match.id == kOllamaChat) {
+    return GenerateForOllama(Endpoint::kChatCompletions, request, exchange);
   }
-  if (match.kind == RouteMatch::Kind::kFound && match.id == kCompletion) {
-    return Generate(Endpoint::kCompletions, request, exchange);
+  if (found && match.id == kOllamaGenerate) {
+    return GenerateForOllama(Endpoint::kCompletions, request, exchange);
   }
   HttpResponse response;
   if (match.kind == RouteMatch::Kind::kNoPath) {
     response = NoSuchPath(request.path);
   } else if (match.kind == RouteMatch::Kind::kNoMethod) {
     response = NoSuchMethod(request, match.allow);
-  } else if (match.id == kModels) {
-    Json data = Json::array({ModelJson(model_, model_.id)});
-    for (const std::string& alias : model_.aliases) data.push_back(ModelJson(model_, alias));
-    response = JsonResponse(200, {{"object", "list"}, {"data", std::move(data)}});
-  } else if (match.id == kModel) {
-    response = Model(match.rest);
-  } else if (match.id == kEmbeddings) {
-    response = ErrorResponse(
-        {404, "embeddings are not served here; this server generates text under /v1", "", "not_found"});
-  } else if (match.id == kHealth || match.id == kReady) {
-    response = Health(/*readiness=*/true);
-  } else if (match.id == kLive) {
-    response = Health(/*readiness=*/false);
   } else {
-    response = JsonResponse(200, {{"version", telemetry::kVersion}, {"model", model_.id}});
+    response = Answer(match.id, request, match.rest);
   }
   spdlog::debug("event=http id={} method={} status={}", request.request_id, request.method, response.status);
   exchange->Respond(std::move(response));
   return nullptr;
+}
+
+HttpResponse Api::Answer(int route, const HttpRequest& request, const std::string& rest) const {
+  constexpr char kNoEmbeddings[] = "embeddings are not served here; this server generates text under /v1";
+  switch (route) {
+    case kModels: {
+      Json data = Json::array({ModelJson(model_, model_.id)});
+      for (const std::string& alias : model_.aliases) data.push_back(ModelJson(model_, alias));
+      return JsonResponse(200, {{"object", "list"}, {"data", std::move(data)}});
+    }
+    case kModel:
+      return Model(rest);
+    case kEmbeddings:
+      return ErrorResponse({404, kNoEmbeddings, "", "not_found"});
+    case kOllamaEmbeddings:
+      return OllamaError({404, kNoEmbeddings, "", "not_found"});
+    case kTokenize:
+      return Tokenize(request.body, model_);
+    case kDetokenize:
+      return Detokenize(request.body, model_);
+    case kApplyTemplate:
+      return ApplyTemplate(request.body, {model_, 0, static_cast<int64_t>(std::time(nullptr))});
+    case kOllamaVersion:
+      return OllamaVersion();
+    case kOllamaTags:
+      return OllamaTags(model_);
+    case kOllamaProcesses:
+      return OllamaProcesses(model_);
+    case kOllamaShow:
+      return OllamaShow(request.body, model_);
+    case kHealth:
+    case kReady:
+      return Health(/*readiness=*/true);
+    case kLive:
+      return Health(/*readiness=*/false);
+    default:
+      return JsonResponse(200, {{"version", telemetry::kVersion}, {"model", model_.id}});
+  }
 }
 
 HttpResponse Api::Refusal(int status, const std::string& message) {
@@ -149,22 +230,7 @@ HttpResponse Api::Model(const std::string& id) const {
 
 std::unique_ptr<Call> Api::Generate(Endpoint endpoint, const HttpRequest& request,
                                     const std::shared_ptr<Exchange>& exchange) {
-  if (draining_.load()) {
-    Refuse({503, "the server is draining and takes no new requests", "", "draining"}, request, endpoint, 0,
-           *exchange);
-    return nullptr;
-  }
   const auto now = static_cast<int64_t>(std::time(nullptr));
-  ParsedRequest parsed;
-  if (auto error = ParseRequest(endpoint, request.body, {model_, RandomSeed(), now}, &parsed)) {
-    Refuse(*error, request, endpoint, static_cast<uint32_t>(parsed.generation.prompt.size()), *exchange);
-    return nullptr;
-  }
-  const auto prompt_tokens = static_cast<uint32_t>(parsed.generation.prompt.size());
-  RequestRecord record;
-  record.request_id = request.request_id;
-  record.endpoint = endpoint;
-  record.arrival = request.arrival;
   ResponseIdentity identity;
   identity.endpoint = endpoint;
   identity.id = fmt::format("{}-{:016x}{:08x}", endpoint == Endpoint::kChatCompletions ? "chatcmpl" : "cmpl",
@@ -172,31 +238,66 @@ std::unique_ptr<Call> Api::Generate(Endpoint endpoint, const HttpRequest& reques
   identity.created_unix_seconds = now;
   identity.model = model_.id;
   identity.system_fingerprint = model_.system_fingerprint;
-  auto call =
-      std::make_unique<GenerationCall>(GenerationCall::Parts{backend_, *model_.tokenizer, metrics_},
-                                       std::move(parsed), std::move(identity), std::move(record), exchange);
+  ParsedRequest parsed;
+  auto error = ParseRequest(endpoint, request.body, {model_, RandomSeed(), now}, &parsed);
+  auto format = std::make_unique<OpenAiAnswer>(std::move(identity), *model_.tokenizer, parsed.include_usage);
+  RequestRecord record = RecordOf(request, endpoint);
+  if (error.has_value()) {
+    record.prompt_tokens = static_cast<uint32_t>(parsed.generation.prompt.size());
+    Refuse(*error, *format, std::move(record), *exchange);
+    return nullptr;
+  }
+  return Run(std::move(parsed), std::move(format), std::move(record), exchange);
+}
+
+std::unique_ptr<Call> Api::GenerateForOllama(Endpoint endpoint, const HttpRequest& request,
+                                             const std::shared_ptr<Exchange>& exchange) {
+  OllamaRequest parsed;
+  parsed.chat = endpoint == Endpoint::kChatCompletions;
+  const auto now = static_cast<int64_t>(std::time(nullptr));
+  auto error = ParseOllamaRequest(request.body, {model_, RandomSeed(), now}, &parsed);
+  auto format = std::make_unique<OllamaAnswer>(parsed.model, parsed.chat);
+  RequestRecord record = RecordOf(request, endpoint);
+  if (error.has_value()) {
+    Refuse(*error, *format, std::move(record), *exchange);
+    return nullptr;
+  }
+  if (parsed.load_only) {
+    exchange->Respond(OllamaLoaded(parsed.model, parsed.chat));
+    return nullptr;
+  }
+  return Run(std::move(parsed.generation), std::move(format), std::move(record), exchange);
+}
+
+std::unique_ptr<Call> Api::Run(ParsedRequest parsed, std::unique_ptr<AnswerFormat> format,
+                               RequestRecord record, const std::shared_ptr<Exchange>& exchange) {
+  AnswerFormat& told = *format;  // owned by the call
+  RequestRecord refused = record;
+  refused.prompt_tokens = static_cast<uint32_t>(parsed.generation.prompt.size());
+  if (draining_.load()) {
+    Refuse({503, "the server is draining and takes no new requests", "", "draining"}, told,
+           std::move(refused), *exchange);
+    return nullptr;
+  }
+  auto call = std::make_unique<GenerationCall>(
+      GenerationCall::Parts{backend_, *model_.tokenizer, metrics_, &model_.marker_tokens}, std::move(parsed),
+      std::move(format), std::move(record), exchange);
   const absl::Status status = call->Submit();
   if (!status.ok()) {
-    Refuse(ErrorFromStatus(status), request, endpoint, prompt_tokens, *exchange);
+    Refuse(ErrorFromStatus(status), told, std::move(refused), *exchange);
     return nullptr;
   }
   return call;
 }
 
-void Api::Refuse(const ApiError& error, const HttpRequest& request, Endpoint endpoint, uint32_t prompt_tokens,
-                 Exchange& exchange) {
+void Api::Refuse(const ApiError& error, AnswerFormat& format, RequestRecord record, Exchange& exchange) {
   if (error.code == "context_length_exceeded") metrics_.Rejected("too_large");
   if (error.status == 429) metrics_.Rejected("queue_full");
   if (error.status == 503) metrics_.Rejected(error.code == "draining" ? "draining" : "no_worker");
-  RequestRecord record;
-  record.request_id = request.request_id;
-  record.endpoint = endpoint;
-  record.arrival = request.arrival;
   record.status = error.status;
   record.outcome = OutcomeOf(error.status);
-  record.prompt_tokens = prompt_tokens;
   Publish(record, metrics_);
-  exchange.Respond(ErrorResponse(error));
+  exchange.Respond(format.Error(error));
 }
 
 }  // namespace spillway::gateway

@@ -1,13 +1,15 @@
-// The OpenAI endpoints and the health pages of the gateway: which path does what, and what is refused before
-// a generation begins. Knows no sockets; generations live in GenerationCall.
+// The endpoints of OpenAI, Ollama and llama.cpp, and the health pages of the gateway: which path does what,
+// and what is refused before a generation begins. Knows no sockets; generations live in GenerationCall.
 #pragma once
 
 #include <atomic>
 #include <memory>
 #include <string>
 
+#include "gateway/http/answer_format.h"
 #include "gateway/http/exchange.h"
 #include "gateway/http/openai_request.h"
+#include "gateway/http/request_record.h"
 #include "gateway/http/served_model.h"
 #include "gateway/scheduler/scheduler.h"
 #include "telemetry/gateway_metrics.h"
@@ -27,8 +29,13 @@ class Api : public RequestHandler {
  private:
   std::unique_ptr<Call> Generate(Endpoint endpoint, const HttpRequest& request,
                                  const std::shared_ptr<Exchange>& exchange);
-  void Refuse(const ApiError& error, const HttpRequest& request, Endpoint endpoint, uint32_t prompt_tokens,
-              Exchange& exchange);
+  std::unique_ptr<Call> GenerateForOllama(Endpoint endpoint, const HttpRequest& request,
+                                          const std::shared_ptr<Exchange>& exchange);
+  std::unique_ptr<Call> Run(ParsedRequest parsed, std::unique_ptr<AnswerFormat> format, RequestRecord record,
+                            const std::shared_ptr<Exchange>& exchange);
+  // The error that ends a request, told, counted and logged.
+  void Refuse(const ApiError& error, AnswerFormat& format, RequestRecord record, Exchange& exchange);
+  HttpResponse Answer(int route, const HttpRequest& request, const std::string& rest) const;
   HttpResponse Health(bool readiness) const;
   HttpResponse Model(const std::string& id) const;
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -10,17 +11,18 @@
 namespace spillway::gateway {
 namespace {
 
-using nlohmann::json;
-
 struct Shape {
   int depth = 0;
   size_t values = 0;
+  size_t members = 0;  // of the largest object
 };
 
 // An upper bound of what the parser would build, found without building it; right for every valid text.
 Shape Measure(std::string_view text) {
   Shape shape;
   int depth = 0;
+  // Entries of the containers that are open, as deep as is allowed; 0 for arrays.
+  std::array<size_t, kMaxJsonDepth + 1> members = {};
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -32,10 +34,14 @@ Shape Measure(std::string_view text) {
     } else if (c == '[' || c == '{') {
       shape.depth = std::max(shape.depth, ++depth);
       ++shape.values;
+      if (depth > 0 && depth <= kMaxJsonDepth) members[depth] = c == '{' ? 1 : 0;
     } else if (c == ']' || c == '}') {
       --depth;
     } else if (c == ',') {
       ++shape.values;
+      if (depth > 0 && depth <= kMaxJsonDepth && members[depth] > 0) {
+        shape.members = std::max(shape.members, ++members[depth]);
+      }
     }
   }
   return shape;
@@ -47,13 +53,13 @@ ApiError BadBody(std::string message) { return {400, std::move(message), "", "in
 // internals instead, so the body is parsed again, noting each member's name.
 ApiError NumberOutOfRange(std::string_view body) {
   std::string name;
-  const auto note = [&name](int depth, json::parse_event_t event, json& value) {
-    if (depth == 1 && event == json::parse_event_t::key) name = value.get<std::string>();
+  const auto note = [&name](int depth, Json::parse_event_t event, Json& value) {
+    if (depth == 1 && event == Json::parse_event_t::key) name = value.get<std::string>();
     return true;
   };
   try {
-    const json ignored = json::parse(body, note);
-  } catch (const json::exception&) {  // as the first time
+    const Json ignored = Json::parse(body, note);
+  } catch (const Json::exception&) {  // as the first time
   }
   name = Shortened(name);
   return InvalidParam(name, fmt::format("{} holds a number out of range, larger than any 64-bit float",
@@ -78,7 +84,7 @@ bool IsValidUtf8(std::string_view text) {
   return true;
 }
 
-std::optional<ApiError> ParseJsonObject(std::string_view body, json* out) {
+std::optional<ApiError> ParseJsonObject(std::string_view body, Json* out) {
   if (!IsValidUtf8(body)) return BadBody("the request body is not valid UTF-8");
   const Shape shape = Measure(body);
   if (shape.depth > kMaxJsonDepth) {
@@ -89,11 +95,15 @@ std::optional<ApiError> ParseJsonObject(std::string_view body, json* out) {
     return BadBody(
         fmt::format("the request body holds {} values, allowed are {}", shape.values, kMaxJsonValues));
   }
+  if (shape.members > kMaxJsonMembers) {
+    return BadBody(fmt::format("an object of the request body has {} members, allowed are {}", shape.members,
+                               kMaxJsonMembers));
+  }
   try {
-    *out = json::parse(body);
-  } catch (const json::parse_error& e) {
+    *out = Json::parse(body);
+  } catch (const Json::parse_error& e) {
     return BadBody(fmt::format("the request body is not valid JSON (at byte {})", e.byte));
-  } catch (const json::exception&) {
+  } catch (const Json::exception&) {
     return NumberOutOfRange(body);
   }
   if (!out->is_object())
@@ -101,33 +111,33 @@ std::optional<ApiError> ParseJsonObject(std::string_view body, json* out) {
   return std::nullopt;
 }
 
-std::string_view JsonKind(const json& value) {
+std::string_view JsonKind(const Json& value) {
   switch (value.type()) {
-    case json::value_t::null:
+    case Json::value_t::null:
       return "null";
-    case json::value_t::object:
+    case Json::value_t::object:
       return "an object";
-    case json::value_t::array:
+    case Json::value_t::array:
       return "an array";
-    case json::value_t::string:
+    case Json::value_t::string:
       return "a string";
-    case json::value_t::boolean:
+    case Json::value_t::boolean:
       return "a boolean";
-    case json::value_t::number_integer:
-    case json::value_t::number_unsigned:
+    case Json::value_t::number_integer:
+    case Json::value_t::number_unsigned:
       return "an integer";
     default:
       return "a number";
   }
 }
 
-const json* FieldReader::Find(const char* name) const {
+const Json* FieldReader::Find(const char* name) const {
   const auto it = object_.find(name);
   return it == object_.end() || it->is_null() ? nullptr : &*it;
 }
 
 bool FieldReader::Number(const char* name, const NumberRange& range, float* out) {
-  const json* value = ok() ? Find(name) : nullptr;
+  const Json* value = ok() ? Find(name) : nullptr;
   if (value == nullptr) return false;
   const std::string allowed = fmt::format("{}{}, {}{}", range.above_low ? '(' : '[', range.low, range.high,
                                           range.below_high ? ')' : ']');
@@ -147,7 +157,7 @@ bool FieldReader::Number(const char* name, const NumberRange& range, float* out)
 }
 
 bool FieldReader::Integer(const char* name, int64_t low, int64_t high, int64_t* out) {
-  const json* value = ok() ? Find(name) : nullptr;
+  const Json* value = ok() ? Find(name) : nullptr;
   if (value == nullptr) return false;
   if (!value->is_number_integer()) {
     Fail(name, fmt::format("is {}, must be an integer in [{}, {}]", JsonKind(*value), low, high));
@@ -164,7 +174,7 @@ bool FieldReader::Integer(const char* name, int64_t low, int64_t high, int64_t* 
 }
 
 bool FieldReader::Boolean(const char* name, bool* out) {
-  const json* value = ok() ? Find(name) : nullptr;
+  const Json* value = ok() ? Find(name) : nullptr;
   if (value == nullptr) return false;
   if (!value->is_boolean()) {
     Fail(name, fmt::format("is {}, must be true or false", JsonKind(*value)));
@@ -175,7 +185,7 @@ bool FieldReader::Boolean(const char* name, bool* out) {
 }
 
 bool FieldReader::String(const char* name, std::string* out) {
-  const json* value = ok() ? Find(name) : nullptr;
+  const Json* value = ok() ? Find(name) : nullptr;
   if (value == nullptr) return false;
   if (!value->is_string()) {
     Fail(name, fmt::format("is {}, must be a string", JsonKind(*value)));

@@ -13,9 +13,15 @@
 
 namespace spillway::gateway {
 
+// Keeps the order of members: templates print tools, and schemas name fields, in the order they were given.
+using Json = nlohmann::ordered_json;
+
 inline constexpr int kMaxJsonDepth = 64;
 inline constexpr size_t kMaxJsonValues =
     1 << 19;  // a body of 4 MiB could hold 2 million, each costing 16 bytes or more
+
+// Members of one object; finding one among them is linear.
+inline constexpr size_t kMaxJsonMembers = 2048;
 
 inline constexpr size_t kMaxEchoedBytes = 64;  // of a client's string in a message to it
 
@@ -26,7 +32,7 @@ std::string Shortened(std::string_view text);
 
 // The parsed object, or an error. A body that is no JSON object is refused. Of a member that comes twice the
 // last counts, as in OpenAI's API.
-std::optional<ApiError> ParseJsonObject(std::string_view body, nlohmann::json* out);
+std::optional<ApiError> ParseJsonObject(std::string_view body, Json* out);
 
 struct NumberRange {
   double low = 0;
@@ -40,10 +46,10 @@ struct NumberRange {
 class FieldReader {
  public:
   // `prefix` goes before field names in errors, such as "stream_options.".
-  explicit FieldReader(const nlohmann::json& object, std::string prefix = "")
+  explicit FieldReader(const Json& object, std::string prefix = "")
       : object_(object), prefix_(std::move(prefix)) {}
 
-  const nlohmann::json* Find(const char* name) const;  // nullptr when absent or null
+  const Json* Find(const char* name) const;  // nullptr when absent or null
 
   // Each returns whether the field was there and valid, and leaves `out` alone when not.
   bool Number(const char* name, const NumberRange& range, float* out);
@@ -57,12 +63,12 @@ class FieldReader {
   const std::optional<ApiError>& error() const { return error_; }
 
  private:
-  const nlohmann::json& object_;
+  const Json& object_;
   const std::string prefix_;
   std::optional<ApiError> error_;
 };
 
 // "a string", "a number", … for messages.
-std::string_view JsonKind(const nlohmann::json& value);
+std::string_view JsonKind(const Json& value);
 
 }  // namespace spillway::gateway

@@ -1,5 +1,5 @@
-// One generation from submission to the end of its answer: token events in, a whole answer or server-sent
-// events out. A client that goes away cancels it. Knows no sockets.
+// One request from submission to the end of its answer: token events of its choices in, a whole answer or a
+// stream out, in the form of an AnswerFormat. A client that goes away cancels it. Knows no sockets.
 #pragma once
 
 #include <absl/status/status.h>
@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "gateway/http/answer_format.h"
 #include "gateway/http/event_mailbox.h"
 #include "gateway/http/exchange.h"
 #include "gateway/http/openai_request.h"
-#include "gateway/http/openai_response.h"
 #include "gateway/http/request_record.h"
 #include "gateway/http/text_stream.h"
 
@@ -25,10 +25,11 @@ class GenerationCall : public Call {
     GenerationBackend& backend;
     const Tokenizer& tokenizer;
     telemetry::GatewayMetrics& metrics;
+    const std::vector<int32_t>* marker_tokens = nullptr;  // control tokens that are part of the text
   };
 
-  GenerationCall(const Parts& parts, ParsedRequest request, ResponseIdentity identity, RequestRecord record,
-                 const std::shared_ptr<Exchange>& exchange);
+  GenerationCall(const Parts& parts, ParsedRequest request, std::unique_ptr<AnswerFormat> format,
+                 RequestRecord record, const std::shared_ptr<Exchange>& exchange);
   ~GenerationCall() override;
 
   // The backend's refusal, if any; then nothing is written or published here.
@@ -36,7 +37,7 @@ class GenerationCall : public Call {
 
   void Flushed() override;
   void Completed() override;
-  std::string_view Filler() const override { return ":\n\n"; }  // a comment of server-sent events
+  std::string_view Filler() const override { return format_->Filler(); }
 
  private:
   enum class State : uint8_t {
@@ -46,34 +47,34 @@ class GenerationCall : public Call {
     kPublished,  // over
   };
 
-  void OnEvents(std::vector<TimedEvent> events);
-  void OnToken(const TimedEvent& timed);
-  void OnDone(const GenerationEvent& event);
+  struct Choice;  // one of n
+
+  void OnEvents(Choice& choice, std::vector<TimedEvent> events);
+  void OnToken(Choice& choice, const TimedEvent& timed);
+  void OnDone(Choice& choice, const GenerationEvent& event);
   void Fail(const absl::Status& status);
-  void ObserveToken(std::chrono::steady_clock::time_point at);
-  void Deliver(TextPiece piece);
-  void BeginStream();
-  void SendChunk(nlohmann::ordered_json chunk);
-  void Answer(std::string_view finish, const GenerationSummary& summary);
-  void EndStream(std::string_view finish, const GenerationSummary& summary);
+  void CancelRunning();
+  void ObserveToken(Choice& choice, std::chrono::steady_clock::time_point at);
+  void Begin(Choice& choice);
+  void Deliver(Choice& choice, TextPiece piece);
+  void Deliver(Choice& choice, const std::vector<OutputDelta>& deltas);
+  void Take(Choice& choice, const OutputDelta& delta);
+  void Write(const std::string& bytes);
+  void Answer();
+  uint32_t Tokens() const;  // drawn so far, by all choices
 
   const Parts parts_;
   ParsedRequest request_;
-  const ResponseIdentity identity_;
+  const std::unique_ptr<AnswerFormat> format_;
   RequestRecord record_;
   Exchange& exchange_;  // owns this call
-  TextStream text_stream_;
-  const std::shared_ptr<EventMailbox> mailbox_;
 
   State state_ = State::kNew;
-  RequestId id_ = 0;
   bool streaming_ = false;  // the head of the stream was written
   bool first_token_flushed_ = false;
-  uint32_t tokens_ = 0;  // drawn for the answer so far
-  std::chrono::steady_clock::time_point first_token_at_;
-  std::chrono::steady_clock::time_point last_token_at_;
-  std::string text_;                   // of a whole answer
-  std::vector<TokenRecord> logprobs_;  // of a whole answer
+  std::vector<std::unique_ptr<Choice>> choices_;
+  std::vector<AnswerChoice> answers_;  // of the choices, in their order
+  GenerationTimings timings_;          // the longest of each
 };
 
 }  // namespace spillway::gateway

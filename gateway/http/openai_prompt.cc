@@ -8,18 +8,14 @@
 #include <utility>
 
 #include "engine/base/status.h"
-#include "gateway/http/bounded_json.h"
+#include "gateway/http/chat_messages.h"
+#include "gateway/text/marker.h"
 
 namespace spillway::gateway {
 namespace {
 
-using nlohmann::json;
-using nlohmann::ordered_json;
-
 constexpr size_t kMaxTemplateVariables = 32;
-
-// OpenAI's newer name for system messages; published templates know only the older one.
-constexpr std::string_view kDeveloperRole = "developer";
+constexpr size_t kMaxEffortBytes = 32;
 
 std::vector<int32_t> EncodeWithBos(const Tokenizer& tokenizer, std::string_view text) {
   std::vector<int32_t> tokens = tokenizer.Encode(text, /*parse_special=*/true);
@@ -40,73 +36,8 @@ std::optional<ApiError> RefuseHopelessText(const ServedModel& model, std::string
                                          param, text.size(), least_tokens, model.n_ctx));
 }
 
-std::optional<ApiError> ReadPart(const json& part, const std::string& where, std::string* text) {
-  if (!part.is_object())
-    return InvalidParam(where, fmt::format("{} is {}, must be an object", where, JsonKind(part)));
-  FieldReader fields(part, where + ".");
-  std::string type;
-  if (!fields.String("type", &type) && fields.ok()) fields.Fail("type", "is missing");
-  if (fields.ok() && type != "text") {
-    fields.Fail("type", fmt::format("is '{}', this model reads only 'text'", Shortened(type)),
-                "unsupported_value");
-  }
-  if (!fields.String("text", text) && fields.ok()) fields.Fail("text", "is missing");
-  return fields.error();
-}
-
-// String, array of text parts (joined by newlines), or null, which is an empty text.
-std::optional<ApiError> ReadContent(const json& message, const std::string& where, bool required,
-                                    std::string* text) {
-  const auto it = message.find("content");
-  if (it == message.end()) {
-    if (!required) return std::nullopt;
-    return InvalidParam(where, where + " is missing");
-  }
-  if (it->is_null()) return std::nullopt;
-  if (it->is_string()) {
-    *text = it->get<std::string>();
-    return std::nullopt;
-  }
-  if (!it->is_array()) {
-    return InvalidParam(
-        where, fmt::format("{} is {}, must be a string, an array of parts, or null", where, JsonKind(*it)));
-  }
-  for (size_t i = 0; i < it->size(); ++i) {
-    std::string part;
-    if (auto error = ReadPart((*it)[i], fmt::format("{}[{}]", where, i), &part)) return error;
-    if (i > 0) *text += '\n';
-    *text += part;
-  }
-  return std::nullopt;
-}
-
-std::optional<ApiError> ReadMessage(const json& message, const std::string& where, ordered_json* out) {
-  if (!message.is_object()) {
-    return InvalidParam(where, fmt::format("{} is {}, must be an object", where, JsonKind(message)));
-  }
-  FieldReader fields(message, where + ".");
-  std::string role;
-  if (!fields.String("role", &role) && fields.ok()) fields.Fail("role", "is missing");
-  if (role == kDeveloperRole) role = "system";
-  if (role == "tool" || role == "function") {
-    fields.Fail("role", fmt::format("is '{}', but tool calls are not supported", role), "unsupported_value");
-  } else if (role != "system" && role != "user" && role != "assistant") {
-    fields.Fail("role",
-                fmt::format("is '{}', allowed are system, developer, user and assistant", Shortened(role)));
-  }
-  for (const char* name : {"tool_calls", "function_call"}) {
-    const json* calls = fields.Find(name);
-    if (calls != nullptr && !calls->empty()) fields.Fail(name, "is not supported", "unsupported_parameter");
-  }
-  std::string text;
-  fields.Adopt(ReadContent(message, where + ".content", role != "assistant", &text));
-  if (!fields.ok()) return fields.error();
-  *out = ordered_json{{"role", std::move(role)}, {"content", std::move(text)}};
-  return std::nullopt;
-}
-
 // Only scalars under plain names: a template variable must not become a second way to pass messages.
-std::optional<ApiError> ReadTemplateVariables(const json& body, ordered_json* extra) {
+std::optional<ApiError> ReadTemplateVariables(const Json& body, Json* extra) {
   const auto it = body.find("chat_template_kwargs");
   if (it == body.end() || it->is_null()) return std::nullopt;
   const std::string name = "chat_template_kwargs";
@@ -116,7 +47,6 @@ std::optional<ApiError> ReadTemplateVariables(const json& body, ordered_json* ex
     return InvalidParam(
         name, fmt::format("{} has {} entries, allowed are {}", name, it->size(), kMaxTemplateVariables));
   }
-  *extra = ordered_json::object();
   for (const auto& [key, value] : it->items()) {
     const std::string where = name + "." + Shortened(key);
     if (!value.is_primitive()) {
@@ -131,10 +61,10 @@ std::optional<ApiError> ReadTemplateVariables(const json& body, ordered_json* ex
   return std::nullopt;
 }
 
-std::optional<ApiError> ReadIds(const json& ids, const Tokenizer& tokenizer, std::vector<int32_t>* prompt) {
+std::optional<ApiError> ReadIds(const Json& ids, const Tokenizer& tokenizer, std::vector<int32_t>* prompt) {
   prompt->reserve(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
-    const json& id = ids[i];
+    const Json& id = ids[i];
     const bool valid = id.is_number_unsigned() && id.get<uint64_t>() < tokenizer.n_vocab();
     if (!valid) {
       return InvalidParam(
@@ -145,10 +75,33 @@ std::optional<ApiError> ReadIds(const json& ids, const Tokenizer& tokenizer, std
   return std::nullopt;
 }
 
+// Sends what a client says of reasoning to the variables that templates have for it.
+void ReadReasoning(const ServedModel& model, FieldReader& fields, Json* extra) {
+  const auto reads = [&](const char* name) { return model.template_text.find(name) != std::string::npos; };
+  std::string effort;
+  if (!fields.String("reasoning_effort", &effort)) return;
+  if (reads("reasoning_effort")) {
+    if (effort.size() > kMaxEffortBytes) return fields.Fail("reasoning_effort", "is too long");
+    (*extra)["reasoning_effort"] = effort;
+  } else if (effort == "none") {
+    if (reads("enable_thinking")) (*extra)["enable_thinking"] = false;
+  } else {
+    fields.Fail("reasoning_effort", "is not supported by this model except as \"none\"",
+                "unsupported_parameter");
+  }
+}
+
+// The answer is constrained from its first token on.
+bool HasForm(const Json& body) {
+  const auto format = body.find("response_format");
+  if (format == body.end() || !format->is_object()) return false;
+  return format->value("type", Json()) != "text";
+}
+
 }  // namespace
 
-std::optional<ApiError> ReadChatPrompt(const json& body, const ParseContext& context,
-                                       std::vector<int32_t>* prompt) {
+std::optional<ApiError> RenderChat(const Json& body, const ParseContext& context, ParsedRequest* out,
+                                   std::string* text) {
   const ServedModel& model = context.model;
   if (model.chat_template == nullptr) {
     return ApiError{
@@ -157,20 +110,13 @@ std::optional<ApiError> ReadChatPrompt(const json& body, const ParseContext& con
                     model.no_chat_reason.empty() ? "it has no chat template" : model.no_chat_reason),
         "model", "no_chat_template"};
   }
-  const auto messages = body.find("messages");
-  if (messages == body.end() || messages->is_null()) return InvalidParam("messages", "messages is missing");
-  if (!messages->is_array() || messages->empty()) {
-    return InvalidParam("messages", "messages must be an array of at least one message");
-  }
   ChatTemplateInput input;
-  auto& list = input.messages.get_ref<ordered_json::array_t&>();
-  for (size_t i = 0; i < messages->size(); ++i) {
-    ordered_json message;
-    if (auto error = ReadMessage((*messages)[i], fmt::format("messages[{}]", i), &message)) return error;
-    list.push_back(std::move(message));
-  }
   FieldReader fields(body);
+  ReadTools(model, fields, out, &input.tools);
+  fields.Adopt(ReadMessages(body, model, &input.messages));
   fields.Boolean("add_generation_prompt", &input.add_generation_prompt);
+  input.extra = Json::object();
+  ReadReasoning(model, fields, &input.extra);
   fields.Adopt(ReadTemplateVariables(body, &input.extra));
   if (!fields.ok()) return fields.error();
 
@@ -178,21 +124,39 @@ std::optional<ApiError> ReadChatPrompt(const json& body, const ParseContext& con
   if (tokenizer.bos().has_value()) input.bos_token = tokenizer.TokenBytes(*tokenizer.bos(), /*special=*/true);
   if (tokenizer.eos().has_value()) input.eos_token = tokenizer.TokenBytes(*tokenizer.eos(), /*special=*/true);
   input.now_unix_seconds = context.now_unix_seconds;
-  const absl::StatusOr<std::string> text = model.chat_template->Render(input);
-  if (!text.ok()) {
-    return InvalidParam(
-        "messages", fmt::format("the chat template refuses these messages: {}", MessageOf(text.status())));
+  absl::StatusOr<std::string> rendered = model.chat_template->Render(input);
+  if (!rendered.ok()) {
+    return InvalidParam("messages", fmt::format("the chat template refuses these messages: {}",
+                                                MessageOf(rendered.status())));
   }
-  if (auto error = RefuseHopelessText(model, *text, "messages")) return error;
-  *prompt = EncodeWithBos(tokenizer, *text);
+  *text = *std::move(rendered);
   return std::nullopt;
 }
 
-std::optional<ApiError> ReadCompletionPrompt(const json& body, const ParseContext& context,
+std::optional<ApiError> ReadChatPrompt(const Json& body, const ParseContext& context, ParsedRequest* out) {
+  const ServedModel& model = context.model;
+  std::string text;
+  if (auto error = RenderChat(body, context, out, &text)) return error;
+  out->format = model.format;
+  if (const ReasoningStyle* reasoning = model.format.reasoning; reasoning != nullptr) {
+    const std::string_view end = WithoutTrailingBlanks(text);
+    out->output.in_reasoning = end.size() >= reasoning->open.size() &&
+                               end.substr(end.size() - reasoning->open.size()) == reasoning->open;
+    // A call that must be made, or a form, leaves no room for the reasoning that the template has opened.
+    if (out->output.in_reasoning && (!out->forced.empty() || HasForm(body))) {
+      out->forced = std::string(reasoning->close) + "\n\n" + out->forced;
+    }
+  }
+  if (auto error = RefuseHopelessText(model, text, "messages")) return error;
+  out->generation.prompt = EncodeWithBos(*model.tokenizer, text + out->forced);
+  return std::nullopt;
+}
+
+std::optional<ApiError> ReadCompletionPrompt(const Json& body, const ParseContext& context,
                                              std::vector<int32_t>* prompt) {
   const auto it = body.find("prompt");
   if (it == body.end() || it->is_null()) return InvalidParam("prompt", "prompt is missing");
-  const json* value = &*it;
+  const Json* value = &*it;
   const bool nested = value->is_array() && !value->empty() && !value->front().is_number();
   if (nested) {
     if (value->size() != 1) {

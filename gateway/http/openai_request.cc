@@ -13,37 +13,31 @@
 namespace spillway::gateway {
 namespace {
 
-using nlohmann::json;
-
 constexpr int64_t kMaxStopTokenIds = 64;
 
 // A field that is known and not supported, and the values of it that ask for nothing.
 struct Unsupported {
   const char* name;
-  std::vector<json> harmless;
+  std::vector<Json> harmless;
 };
 
 const std::vector<Unsupported>& UnsupportedFields() {
   static const auto* const fields = new std::vector<Unsupported>{
       {"audio", {}},
-      {"best_of", {1}},
       {"chat_template", {}},
       {"continue_final_message", {false}},
-      {"echo", {false}},
       {"function_call", {"none", "auto"}},
-      {"functions", {json::array()}},
+      {"functions", {Json::array()}},
       {"grammar", {""}},
-      {"guided_choice", {json::array()}},
+      {"guided_choice", {Json::array()}},
       {"guided_grammar", {""}},
       {"guided_json", {}},
       {"guided_regex", {""}},
       {"json_schema", {}},
-      {"modalities", {json::array({"text"}), json::array()}},
-      {"n", {1}},
+      {"modalities", {Json::array({"text"}), Json::array()}},
       {"prediction", {}},
       {"prompt_logprobs", {0}},
-      {"reasoning_effort", {"none"}},
-      {"response_format", {json{{"type", "text"}}}},
+      {"response_format", {Json{{"type", "text"}}}},
       {"store", {false}},
       {"structured_outputs", {}},
       {"suffix", {""}},
@@ -53,9 +47,16 @@ const std::vector<Unsupported>& UnsupportedFields() {
   return *fields;
 }
 
-void RefuseUnsupported(FieldReader& fields) {
-  for (const Unsupported& field : UnsupportedFields()) {
-    const json* value = fields.Find(field.name);
+// Of chat only: without a template nothing would come of them.
+const std::vector<Unsupported>& ChatFields() {
+  static const auto* const fields = new std::vector<Unsupported>{
+      {"reasoning_effort", {"none"}}, {"tool_choice", {"none", "auto"}}, {"tools", {Json::array()}}};
+  return *fields;
+}
+
+void Refuse(const std::vector<Unsupported>& rows, FieldReader& fields) {
+  for (const Unsupported& field : rows) {
+    const Json* value = fields.Find(field.name);
     if (value == nullptr) continue;
     if (std::find(field.harmless.begin(), field.harmless.end(), *value) != field.harmless.end()) continue;
     if (field.harmless.empty()) {
@@ -64,16 +65,6 @@ void RefuseUnsupported(FieldReader& fields) {
       fields.Fail(field.name, fmt::format("is not supported except as {}", field.harmless.front().dump()),
                   "unsupported_parameter");
     }
-  }
-  // Tools that must not be called need no support: some clients always send their list.
-  const json* choice = fields.Find("tool_choice");
-  const bool never = choice != nullptr && *choice == "none";
-  const json* tools = fields.Find("tools");
-  if (tools != nullptr && !tools->empty() && !never) {
-    fields.Fail("tools", "is not supported except with tool_choice \"none\"", "unsupported_parameter");
-  }
-  if (choice != nullptr && !never && *choice != "auto") {
-    fields.Fail("tool_choice", "is not supported except as \"none\" or \"auto\"", "unsupported_parameter");
   }
 }
 
@@ -85,15 +76,15 @@ void ReadModel(const ServedModel& model, FieldReader& fields) {
 }
 
 void ReadStop(FieldReader& fields, StopMatcher* stop) {
-  const json* value = fields.Find("stop");
+  const Json* value = fields.Find("stop");
   if (value == nullptr) return;
-  const json list = value->is_string() ? json::array({*value}) : *value;
+  const Json list = value->is_string() ? Json::array({*value}) : *value;
   if (!list.is_array() || list.size() > kMaxStopStrings) {
     fields.Fail("stop", fmt::format("must be a string or an array of at most {} strings", kMaxStopStrings));
     return;
   }
   std::vector<std::string> strings;
-  for (const json& entry : list) {
+  for (const Json& entry : list) {
     const bool valid = entry.is_string() && !entry.get_ref<const std::string&>().empty() &&
                        entry.get_ref<const std::string&>().size() <= kMaxStopBytes;
     if (!valid) {
@@ -108,7 +99,7 @@ void ReadStop(FieldReader& fields, StopMatcher* stop) {
 }
 
 void ReadLogitBias(uint32_t n_vocab, FieldReader& fields, SamplingParams* sampling) {
-  const json* value = fields.Find("logit_bias");
+  const Json* value = fields.Find("logit_bias");
   if (value == nullptr) return;
   if (!value->is_object() || value->size() > kMaxLogitBias) {
     fields.Fail(
@@ -169,9 +160,29 @@ void ReadSampling(Endpoint endpoint, const ParseContext& context, FieldReader& f
   ReadLogprobs(endpoint, fields, sampling);
 }
 
+// n, best_of and echo.
+void ReadChoices(Endpoint endpoint, FieldReader& fields, ParsedRequest* out) {
+  int64_t n = 1;
+  fields.Integer("n", 1, kMaxChoices, &n);
+  out->n = static_cast<uint32_t>(n);
+  int64_t best_of = n;
+  if (fields.Integer("best_of", 1, INT32_MAX, &best_of) && best_of != n) {
+    fields.Fail("best_of", "is not supported except as the value of n", "unsupported_parameter");
+  }
+  bool echo = false;
+  if (!fields.Boolean("echo", &echo) || !echo) return;
+  if (endpoint == Endpoint::kChatCompletions) {
+    fields.Fail("echo", "is not supported except as false", "unsupported_parameter");
+  } else if (out->generation.sampling.logprobs) {
+    fields.Fail("echo", "is not supported together with logprobs: the prompt's are not computed",
+                "unsupported_parameter");
+  }
+  out->echo = fields.ok();
+}
+
 void ReadStreaming(FieldReader& fields, ParsedRequest* out) {
   fields.Boolean("stream", &out->stream);
-  const json* options = fields.Find("stream_options");
+  const Json* options = fields.Find("stream_options");
   if (options == nullptr || !fields.ok()) return;
   if (!options->is_object()) {
     fields.Fail("stream_options", fmt::format("is {}, must be an object", JsonKind(*options)));
@@ -187,11 +198,11 @@ void ReadStreaming(FieldReader& fields, ParsedRequest* out) {
 // Ids that end the generation: the vocabulary's and the client's.
 void ReadStopIds(const ServedModel& model, FieldReader& fields, GenerationRequest* request) {
   request->stop_ids = model.tokenizer->stop_ids();
-  const json* ids = fields.Find("stop_token_ids");
+  const Json* ids = fields.Find("stop_token_ids");
   if (ids == nullptr) return;
   bool valid = ids->is_array() && ids->size() <= kMaxStopTokenIds;
   for (size_t i = 0; valid && i < ids->size(); ++i) {
-    const json& id = (*ids)[i];
+    const Json& id = (*ids)[i];
     valid = id.is_number_unsigned() && id.get<uint64_t>() < model.tokenizer->n_vocab();
     if (valid) request->stop_ids.push_back(static_cast<int32_t>(id.get<uint64_t>()));
   }
@@ -234,20 +245,23 @@ std::optional<ApiError> FitToContext(Endpoint endpoint, const ServedModel& model
 
 }  // namespace
 
-bool ServedModel::Answers(const std::string& name) const {
-  return name.empty() || name == id || std::find(aliases.begin(), aliases.end(), name) != aliases.end();
-}
-
 std::optional<ApiError> ParseRequest(Endpoint endpoint, std::string_view text, const ParseContext& context,
                                      ParsedRequest* out) {
-  json body;
+  Json body;
   if (auto error = ParseJsonObject(text, &body)) return error;
+  return ParseBody(endpoint, body, context, out);
+}
+
+std::optional<ApiError> ParseBody(Endpoint endpoint, const Json& body, const ParseContext& context,
+                                  ParsedRequest* out) {
   out->endpoint = endpoint;
   FieldReader fields(body);
   ReadModel(context.model, fields);
-  RefuseUnsupported(fields);
+  Refuse(UnsupportedFields(), fields);
+  if (endpoint == Endpoint::kCompletions) Refuse(ChatFields(), fields);
   ReadStreaming(fields, out);
   ReadSampling(endpoint, context, fields, &out->generation.sampling);
+  ReadChoices(endpoint, fields, out);
   ReadStop(fields, &out->stop);
   ReadStopIds(context.model, fields, &out->generation);
   ReadLength(endpoint, context.model, fields, &out->generation);
@@ -256,8 +270,9 @@ std::optional<ApiError> ParseRequest(Endpoint endpoint, std::string_view text, c
   GenerationRequest& request = out->generation;
   request.sampling.stop_ids = request.stop_ids;
   // The prompt last: it costs the most.
-  auto error = endpoint == Endpoint::kChatCompletions ? ReadChatPrompt(body, context, &request.prompt)
+  auto error = endpoint == Endpoint::kChatCompletions ? ReadChatPrompt(body, context, out)
                                                       : ReadCompletionPrompt(body, context, &request.prompt);
+  if (out->echo && !error.has_value()) out->before = context.model.tokenizer->Decode(request.prompt, false);
   if (error.has_value()) return error;
   return FitToContext(endpoint, context.model, &request);
 }

@@ -11,14 +11,17 @@
 #include <vector>
 
 #include "gateway/http/api_error.h"
+#include "gateway/http/bounded_json.h"
 #include "gateway/http/served_model.h"
 #include "gateway/scheduler/scheduler.h"
+#include "gateway/text/output_parser.h"
 #include "gateway/text/stop_matcher.h"
 
 namespace spillway::gateway {
 
 inline constexpr size_t kMaxStopStrings = 16;
 inline constexpr size_t kMaxStopBytes = 256;
+inline constexpr int64_t kMaxChoices = 8;
 // What OpenAI documents for /v1/completions without max_tokens; chat goes on to the end of the context.
 inline constexpr uint32_t kDefaultCompletionTokens = 16;
 
@@ -33,6 +36,14 @@ struct ParsedRequest {
   StopMatcher stop;              // strings that end the text
   bool stream = false;
   bool include_usage = false;  // a usage chunk ends the stream
+  uint32_t n = 1;              // choices; each draws for itself
+  bool echo = false;
+  std::string before;  // text that every choice begins with: the prompt, where it is echoed
+  // How the answer is taken apart, and what was written for the model already as its beginning.
+  OutputFormat format;
+  OutputOptions output;
+  ToolSet tools;
+  std::string forced;
 };
 
 struct ParseContext {
@@ -42,6 +53,8 @@ struct ParseContext {
 };
 
 // The request, or the first error with its `param`.
+std::optional<ApiError> ParseBody(Endpoint endpoint, const Json& body, const ParseContext& context,
+                                  ParsedRequest* out);
 std::optional<ApiError> ParseRequest(Endpoint endpoint, std::string_view body, const ParseContext& context,
                                      ParsedRequest* out);
 

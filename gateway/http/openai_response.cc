@@ -83,18 +83,6 @@ Json ChunkHead(const ResponseIdentity& identity) {
   return Head(identity, IsChat(identity) ? "chat.completion.chunk" : "text_completion");
 }
 
-// The only choice; `content` is its delta, its message or its text.
-Json Choices(std::string_view content_name, Json content, Json logprobs, Json finish_reason) {
-  Json choice;
-  choice["index"] = 0;
-  choice[std::string(content_name)] = std::move(content);
-  choice["logprobs"] = std::move(logprobs);
-  choice["finish_reason"] = std::move(finish_reason);
-  Json choices = Json::array();
-  choices.push_back(std::move(choice));
-  return choices;
-}
-
 double PerSecond(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
 
 }  // namespace
@@ -134,24 +122,23 @@ Json LogprobsJson(Endpoint endpoint, const Tokenizer& tokenizer, std::span<const
                                                 : CompletionLogprobs(tokenizer, tokens);
 }
 
-Json RoleChunk(const ResponseIdentity& identity) {
-  Json chunk = ChunkHead(identity);
-  chunk["choices"] = Choices("delta", Json{{"role", "assistant"}, {"content", ""}}, nullptr, nullptr);
-  return chunk;
+Json ChoiceJson(const ResponseIdentity& identity, uint32_t index, bool whole, Json content, Json logprobs,
+                Json finish_reason) {
+  Json choice;
+  choice["index"] = index;
+  const char* name = whole ? "message" : "delta";
+  choice[IsChat(identity) ? name : "text"] = std::move(content);
+  choice["logprobs"] = std::move(logprobs);
+  choice["finish_reason"] = std::move(finish_reason);
+  return choice;
 }
 
-Json TextChunk(const ResponseIdentity& identity, std::string_view text, Json logprobs) {
+Json ChoiceChunk(const ResponseIdentity& identity, uint32_t index, Json content, Json logprobs,
+                 Json finish_reason) {
   Json chunk = ChunkHead(identity);
-  chunk["choices"] = IsChat(identity)
-                         ? Choices("delta", Json{{"content", text}}, std::move(logprobs), nullptr)
-                         : Choices("text", text, std::move(logprobs), nullptr);
-  return chunk;
-}
-
-Json FinishChunk(const ResponseIdentity& identity, std::string_view finish_reason) {
-  Json chunk = ChunkHead(identity);
-  chunk["choices"] = IsChat(identity) ? Choices("delta", Json::object(), nullptr, finish_reason)
-                                      : Choices("text", "", nullptr, finish_reason);
+  chunk["choices"] = Json::array();
+  chunk["choices"].push_back(ChoiceJson(identity, index, /*whole=*/false, std::move(content),
+                                        std::move(logprobs), std::move(finish_reason)));
   return chunk;
 }
 
@@ -162,15 +149,9 @@ Json UsageChunk(const ResponseIdentity& identity, const GenerationSummary& summa
   return chunk;
 }
 
-Json WholeAnswer(const ResponseIdentity& identity, std::string_view text, Json logprobs,
-                 std::string_view finish_reason, const GenerationSummary& summary) {
+Json WholeAnswer(const ResponseIdentity& identity, Json choices, const GenerationSummary& summary) {
   Json answer = Head(identity, IsChat(identity) ? "chat.completion" : "text_completion");
-  if (IsChat(identity)) {
-    Json message{{"role", "assistant"}, {"content", text}};
-    answer["choices"] = Choices("message", std::move(message), std::move(logprobs), finish_reason);
-  } else {
-    answer["choices"] = Choices("text", text, std::move(logprobs), finish_reason);
-  }
+  answer["choices"] = std::move(choices);
   answer["usage"] = UsageJson(summary);
   answer["timings"] = TimingsJson(summary);
   return answer;

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "engine/tokenizer/tokenizer.h"
+#include "gateway/http/answer_format.h"
 #include "gateway/http/openai_request.h"
 #include "gateway/http/text_stream.h"
 
@@ -23,13 +24,6 @@ struct ResponseIdentity {
   std::string system_fingerprint;
 };
 
-struct GenerationSummary {
-  uint32_t prompt_tokens = 0;
-  uint32_t generated_tokens = 0;
-  GenerationTimings timings;
-  double ttft = 0;  // seconds from the request's arrival to its first token
-};
-
 // "data: …\n\n"
 std::string ServerSentEvent(const nlohmann::ordered_json& data);
 inline constexpr std::string_view kStreamDone = "data: [DONE]\n\n";
@@ -41,15 +35,18 @@ nlohmann::ordered_json TimingsJson(const GenerationSummary& summary);
 nlohmann::ordered_json LogprobsJson(Endpoint endpoint, const Tokenizer& tokenizer,
                                     std::span<const TokenRecord> tokens);
 
-// Chunks of a stream: role first (chat only), text, the finish, and the usage where it was asked for.
-nlohmann::ordered_json RoleChunk(const ResponseIdentity& identity);
-nlohmann::ordered_json TextChunk(const ResponseIdentity& identity, std::string_view text,
-                                 nlohmann::ordered_json logprobs);
-nlohmann::ordered_json FinishChunk(const ResponseIdentity& identity, std::string_view finish_reason);
+// One choice: `content` is its delta, its message (`whole`) or its text.
+nlohmann::ordered_json ChoiceJson(const ResponseIdentity& identity, uint32_t index, bool whole,
+                                  nlohmann::ordered_json content, nlohmann::ordered_json logprobs,
+                                  nlohmann::ordered_json finish_reason);
+
+// Chunks of a stream: with one choice, and with the usage where it was asked for.
+nlohmann::ordered_json ChoiceChunk(const ResponseIdentity& identity, uint32_t index,
+                                   nlohmann::ordered_json content, nlohmann::ordered_json logprobs,
+                                   nlohmann::ordered_json finish_reason);
 nlohmann::ordered_json UsageChunk(const ResponseIdentity& identity, const GenerationSummary& summary);
 
-nlohmann::ordered_json WholeAnswer(const ResponseIdentity& identity, std::string_view text,
-                                   nlohmann::ordered_json logprobs, std::string_view finish_reason,
+nlohmann::ordered_json WholeAnswer(const ResponseIdentity& identity, nlohmann::ordered_json choices,
                                    const GenerationSummary& summary);
 
 }  // namespace spillway::gateway

@@ -1,5 +1,6 @@
 #include "gateway/http/text_stream.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace spillway::gateway {
@@ -14,15 +15,18 @@ uint64_t CodePoints(std::string_view text) {
 }  // namespace
 
 TextStream::TextStream(const Tokenizer& tokenizer, StopMatcher matcher, bool keep_tokens,
-                       std::span<const int32_t> prompt)
+                       std::span<const int32_t> prompt, std::span<const int32_t> visible)
     : decoder_(tokenizer, prompt.empty() ? std::nullopt : std::optional<int32_t>(prompt.back())),
       matcher_(std::move(matcher)),
-      keep_tokens_(keep_tokens) {}
+      keep_tokens_(keep_tokens),
+      visible_(visible.begin(), visible.end()) {}
 
 TextPiece TextStream::Add(const GenerationEvent& event) {
   if (stopped()) return {};
+  const int32_t id = event.token.token;
+  const bool visible = std::find(visible_.begin(), visible_.end(), id) != visible_.end();
   // A stop id is the model's "I am done" and no part of what it says.
-  const std::string text = event.is_stop ? "" : decoder_.Add(event.token.token);
+  const std::string text = event.is_stop ? "" : decoder_.Add(id, visible);
   if (keep_tokens_ && !event.is_stop) Hold(event);
   decoded_bytes_ += text.size();
   decoded_code_points_ += CodePoints(text);

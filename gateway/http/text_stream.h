@@ -31,9 +31,10 @@ struct TextPiece {
 // Confined to one thread. Borrows the tokenizer.
 class TextStream {
  public:
-  // `prompt`: what the generation continues.
+  // `prompt`: what the generation continues. `visible`: control tokens that are text all the same, such as
+  // the markers of a tool call.
   TextStream(const Tokenizer& tokenizer, StopMatcher matcher, bool keep_tokens,
-             std::span<const int32_t> prompt);
+             std::span<const int32_t> prompt, std::span<const int32_t> visible = {});
 
   // A kToken event. After stopped() it is ignored.
   TextPiece Add(const GenerationEvent& event);
@@ -53,6 +54,7 @@ class TextStream {
   StreamDecoder decoder_;
   StopMatcher matcher_;
   const bool keep_tokens_;
+  const std::vector<int32_t> visible_;
   uint64_t decoded_bytes_ = 0;
   uint64_t decoded_code_points_ = 0;
   uint64_t released_bytes_ = 0;

@@ -1,15 +1,17 @@
-"""A real model behind a running cluster: the golden continuation, the `openai` package, `spillway run`."""
+"""A real model behind a running cluster: the golden continuation, the `openai` and `ollama` packages, `spillway run`."""
 
+import hashlib
 import json
+import os
 import pathlib
 import subprocess
 import sys
 import unittest
 
 from running_cluster import RunningCluster, with_api
-from spillway_command import BINARY, CASES, NO_CASES, NO_REAL_MODEL, REAL_MODEL, run
+from spillway_command import BINARY, CASES, NO_CASES, NO_REAL_MODEL, REAL_MODEL, run, temporary_folder
 
-OPENAI_TEST = pathlib.Path(__file__).parent / "api" / "openai_client_test.py"
+API_TESTS = pathlib.Path(__file__).parent / "api"
 SKIPPED = 77
 
 
@@ -42,12 +44,40 @@ class RealModel(unittest.TestCase):
                 answer = self.cluster.complete(prompt["prompt_ids"], max_tokens=sure)
                 self.assertEqual(answer["choices"][0]["text"].rstrip("\ufffd"), wanted.rstrip("\ufffd"))
 
-    def test_the_openai_package_works_unchanged(self):
-        process = subprocess.run([sys.executable, str(OPENAI_TEST)], env=with_api(self.cluster), capture_output=True,
-                                 check=False, timeout=900)
-        if process.returncode == SKIPPED:
-            self.skipTest("the openai package is not installed (test.sh puts it into .venv)")
-        self.assertEqual(process.returncode, 0, process.stdout.decode() + process.stderr.decode())
+    def test_the_packages_of_openai_and_ollama_work_unchanged(self):
+        for package in ("openai", "ollama"):
+            with self.subTest(package):
+                program = API_TESTS / f"{package}_client_test.py"
+                process = subprocess.run([sys.executable, str(program)], env=with_api(self.cluster), capture_output=True,
+                                         check=False, timeout=900)
+                if process.returncode == SKIPPED:
+                    self.skipTest(f"the {package} package is not installed (test.sh puts it into .venv)")
+                self.assertEqual(process.returncode, 0, process.stdout.decode() + process.stderr.decode())
+
+    def test_a_model_of_ollamas_store_is_run_by_its_name(self):
+        with temporary_folder() as folder:
+            store = pathlib.Path(folder)
+            digest = "sha256-" + hashlib.sha256(b"any").hexdigest()
+            (store / "blobs").mkdir()
+            (store / "blobs" / digest).symlink_to(REAL_MODEL.resolve())
+            manifest = store / "manifests/registry.ollama.ai/library/smollm2/135m"
+            manifest.parent.mkdir(parents=True)
+            layer = {"mediaType": "application/vnd.ollama.image.model", "digest": digest.replace("-", ":")}
+            manifest.write_text(json.dumps({"schemaVersion": 2, "layers": [layer]}))
+            options = ["--device", "host", "--vram-budget", "64MiB", "--ctx-size", "256"]
+
+            def spillway(*arguments):
+                return subprocess.run([str(BINARY), *arguments, *options], stdin=subprocess.DEVNULL, check=False,
+                                      capture_output=True, timeout=300, env={**os.environ, "OLLAMA_MODELS": folder})
+
+            plan = spillway("plan", "ollama:smollm2:135m", "--json")
+            self.assertEqual(plan.returncode, 0, plan.stderr.decode())
+            self.assertEqual(json.loads(plan.stdout)["model"], "smollm2:135m")
+            missing = spillway("plan", "ollama:smollm2")
+            self.assertEqual(missing.returncode, 1)
+            self.assertIn("smollm2:135m", missing.stderr.decode())
+            answer = spillway("run", "ollama:smollm2:135m", "--prompt", "Hi.", "-n", "4", "--port", "0", "--port-base", "0")
+            self.assertEqual(answer.returncode, 0, answer.stderr.decode())
 
     def test_run_answers_and_says_what_it_cost(self):
         process = subprocess.run(

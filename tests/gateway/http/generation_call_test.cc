@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 
+#include "gateway/http/openai_answer.h"
 #include "telemetry/registry.h"
 #include "tests/gateway/http/tiny_vocabulary.h"
 
@@ -83,7 +84,9 @@ class GenerationCallTest : public ::testing::Test {
     record.arrival = std::chrono::steady_clock::now();
     call_ = std::make_unique<GenerationCall>(
         GenerationCall::Parts{backend_, *tokenizer_, metrics_}, std::move(request),
-        ResponseIdentity{endpoint, "id-1", 7, "tiny", "fp"}, record, exchange_);
+        std::make_unique<OpenAiAnswer>(ResponseIdentity{endpoint, "id-1", 7, "tiny", "fp"}, *tokenizer_,
+                                       usage),
+        record, exchange_);
     ASSERT_TRUE(call_->Submit().ok());
   }
   void Run() { exchange_->RunTasks(); }

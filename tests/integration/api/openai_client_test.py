@@ -147,7 +147,7 @@ class OpenAiClientTest(unittest.TestCase):
             "temperature": {"temperature": 3},
             "max_tokens": {"max_tokens": 10**12},
             "top_logprobs": {"logprobs": True, "top_logprobs": 10**6},
-            "n": {"n": 2},
+            "n": {"n": 100},
             "tools": {"tools": [{"type": "function", "function": {"name": "f"}}]},
             "response_format": {"response_format": {"type": "json_object"}},
         }
