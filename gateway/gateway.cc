@@ -82,6 +82,7 @@ struct Gateway::Parts {
   GatewayOptions options;
   Model model;
   std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<grammar::ConstraintCompiler> constraints;
   std::unique_ptr<ChatTemplate> chat_template;  // null: no_chat_reason says why
   std::string no_chat_reason;
   std::string chat_template_text;
@@ -108,6 +109,7 @@ struct Gateway::Parts {
 absl::Status Gateway::Parts::LoadModelParts() {
   SPILLWAY_ASSIGN_OR_RETURN(model, LoadModel(options.model));
   SPILLWAY_ASSIGN_OR_RETURN(tokenizer, Tokenizer::Load(*model.file));
+  constraints = std::make_unique<grammar::ConstraintCompiler>(*tokenizer);
   SPILLWAY_ASSIGN_OR_RETURN(const std::optional<std::string> source,
                             model.file->GetString("tokenizer.chat_template"));
   if (!source.has_value()) {
@@ -131,6 +133,7 @@ ServedModel Gateway::Parts::Served() const {
   served.system_fingerprint = "fp_" + model.file->identity().substr(0, 12);
   served.n_ctx = cluster.plan.n_ctx;
   served.tokenizer = tokenizer.get();
+  served.constraints = constraints.get();
   for (uint32_t token = 0; token < tokenizer->n_vocab(); ++token) {
     const size_t bytes = tokenizer->TokenBytes(static_cast<int32_t>(token), /*special=*/true).size();
     served.longest_token_bytes = std::max(served.longest_token_bytes, static_cast<uint32_t>(bytes));

@@ -181,6 +181,7 @@ void ToProto(const Segment& segment, v1::Segment* proto) {
   proto->set_return_logits(segment.return_logits);
   proto->set_prefix_hash(segment.prefix_hash);
   proto->mutable_tokens()->Assign(segment.tokens.begin(), segment.tokens.end());
+  proto->set_token_masks(segment.token_masks.data(), segment.token_masks.size());
 }
 
 static_assert(static_cast<int>(Outputs::kAll) == v1::OUTPUT_ROWS_ALL);
@@ -241,6 +242,8 @@ void SegmentsFromProto(const v1::Forward& forward, std::vector<Segment>* segment
     segment.return_logits = proto.return_logits();
     segment.prefix_hash = proto.prefix_hash();
     segment.tokens = {proto.tokens().data(), static_cast<size_t>(proto.tokens_size())};
+    segment.token_masks = {reinterpret_cast<const uint8_t*>(proto.token_masks().data()),
+                           proto.token_masks().size()};
   }
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <future>
 #include <memory>
 #include <optional>
@@ -25,8 +26,23 @@ struct RunOptions {
   std::string prompt;
   std::string system;
   AskOptions ask;
+  bool json = false;
+  std::string json_schema;
   bool keep = false;
 };
+
+// What --json and --json-schema ask for, as the request's response_format.
+absl::Status SetResponseFormat(RunOptions* options) {
+  if (options->json) options->ask.sampling["response_format"] = {{"type", "json_object"}};
+  if (options->json_schema.empty()) return absl::OkStatus();
+  std::ifstream stream(options->json_schema, std::ios::binary);
+  Json schema = Json::parse(stream, nullptr, /*allow_exceptions=*/false);
+  if (schema.is_discarded())
+    return InvalidArgument("--json-schema {}: cannot be read as JSON", options->json_schema);
+  options->ask.sampling["response_format"] = {
+      {"type", "json_schema"}, {"json_schema", {{"name", "answer"}, {"schema", std::move(schema)}}}};
+  return absl::OkStatus();
+}
 
 // Starts, supervises and stops the cluster on its own thread.
 class ClusterThread {
@@ -112,7 +128,8 @@ void Chat(Conversation& conversation, const PreparedCluster& prepared) {
   if (last.has_value()) PrintCosts(prepared, *last, hops);
 }
 
-int RunRun(const RunOptions& options) {
+int RunRun(RunOptions options) {
+  if (const absl::Status status = SetResponseFormat(&options); !status.ok()) return FailUsage(status);
   const std::string prompt = PromptOf(options);
   if (prompt.empty() && !isatty(STDIN_FILENO)) {
     return Fail(kUsage, "no prompt: give --prompt TEXT, text on standard input, or a terminal");
@@ -191,6 +208,8 @@ void AddRunCommand(CommandLine& line) {
       {"-p,--prompt", &options->prompt, "The question; without it standard input, or a chat on a terminal"});
   rows.push_back({"--system", &options->system, "System message, kept when the context is full (also -sys)"});
   rows.insert(rows.end(), ask.begin(), ask.end());
+  rows.push_back({"--json", &options->json, "The answer is a JSON object"});
+  rows.push_back({"--json-schema", &options->json_schema, "File with a JSON schema that the answer follows"});
   rows.push_back({"--keep", &options->keep, "Keep serving after the answer until Ctrl-C"});
   line.AddCommand("run",
                   "Start a cluster, ask it a question (or chat on a terminal), print what it cost, stop",

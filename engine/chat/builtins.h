@@ -14,6 +14,7 @@
 namespace spillway::jinja {
 
 Value ApplyFilter(Context& context, std::string_view name, const Value& input, const Arguments& arguments);
+bool HasFilter(std::string_view name);
 bool ApplyTest(Context& context, std::string_view name, const Value& input, const Arguments& arguments);
 Value CallMethod(Context& context, const Method& method, const Arguments& arguments);
 bool HasMethod(const Value& self, std::string_view name);

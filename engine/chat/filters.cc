@@ -8,8 +8,10 @@
 #include <cmath>
 
 #include "engine/chat/builtins.h"
+#include "engine/chat/format.h"
 #include "engine/chat/text.h"
 #include "engine/chat/value_text.h"
+#include "engine/tokenizer/utf8.h"
 
 namespace spillway::jinja {
 namespace {
@@ -54,8 +56,16 @@ Value Escape(Context& context, const Value& input, const Arguments& arguments) {
   return MakeString(context, std::move(out));
 }
 
+bool NeedString(Context& context, std::string_view filter, const Value& input) {
+  if (input.is_string()) return true;
+  context.Fail(input.is_undefined() ? input.undefined_reason()
+                                    : fmt::format("{} needs a string, not {}", filter, TypeName(input)));
+  return false;
+}
+
 Value Indent(Context& context, const Value& input, const Arguments& arguments) {
   const auto bound = Bind(context, "indent", arguments, {"width", "first", "blank"});
+  if (!NeedString(context, "indent", input)) return Value();
   const std::string text = TextOf(context, input);
   const int64_t width = bound[0].is_integral() ? bound[0].integer() : 4;
   if (width < 0 || width > 1000) {
@@ -85,14 +95,14 @@ Value ToJsonText(Context& context, const Value& input, const Arguments& argument
   const auto bound =
       Bind(context, "tojson", arguments, {"ensure_ascii", "indent", "separators", "sort_keys"});
   JsonStyle style;
-  // Jinja's own filter has the indent first, and templates use both orders.
-  const Value& indent = bound[0].is_integer() ? bound[0] : bound[1];
-  style.ensure_ascii = bound[0].is_bool() && bound[0].boolean();
+  style.ensure_ascii = IsTrue(bound[0]);
   style.sort_keys = IsTrue(bound[3]);
-  if (indent.is_integral()) {
-    style.indent = std::clamp<int64_t>(indent.integer(), 0, 100);
-    style.item_separator = std::string(1, ',');
+  if (bound[1].is_integral()) {
+    style.indent = std::string(static_cast<size_t>(std::clamp<int64_t>(bound[1].integer(), 0, 100)), ' ');
+  } else if (bound[1].is_string()) {
+    style.indent = bound[1].string();
   }
+  if (style.indent.has_value()) style.item_separator = std::string(1, ',');
   if (bound[2].is_list() && bound[2].list().items.size() == 2) {
     style.item_separator = ToText(context, bound[2].list().items[0]);
     style.key_separator = ToText(context, bound[2].list().items[1]);
@@ -151,21 +161,104 @@ Value Round(Context& context, const Value& input, const Arguments& arguments) {
   const std::string method = bound[1].is_string() ? bound[1].string() : "common";
   const double scale = std::pow(10.0, static_cast<double>(digits));
   const double scaled = input.number() * scale;
+  if (method == "common") {
+    if (input.is_integral() && digits >= 0) return Value(input.integer());
+    if (digits < 0) {
+      const double rounded = std::nearbyint(scaled) / scale;
+      return input.is_integral() ? Value(static_cast<int64_t>(rounded)) : Value(rounded);
+    }
+    // Python rounds the exact value, which the product with a power of ten no longer is.
+    const std::string text = fmt::format("{:.{}f}", input.number(), digits);
+    double rounded = input.number();
+    std::from_chars(text.data(), text.data() + text.size(), rounded);
+    return Value(rounded);
+  }
   if (!std::isfinite(scaled)) return Value(input.number());
-  const double rounded = method == "ceil"    ? std::ceil(scaled)
-                         : method == "floor" ? std::floor(scaled)
-                                             : std::nearbyint(scaled);
-  return Value(rounded / scale);
+  return Value((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);
 }
 
+// Runs of letters, digits and underscores.
 Value WordCount(Context& context, const Value& input, const Arguments& arguments) {
-  const Value words = AsMethod(context, "split", input, arguments);
-  return words.is_list() ? Value(static_cast<int64_t>(words.list().items.size())) : Value();
+  Bind(context, "wordcount", arguments, {});
+  int64_t count = 0;
+  bool inside = false;
+  const std::string text = TextOf(context, input);
+  for (std::string_view rest = text; !rest.empty();) {
+    const Utf8Step step = NextUtf8(rest);
+    const uint32_t c = step.code_point;
+    const bool word = step.kind == Utf8Kind::kCharacter && (c == '_' || IsLetter(c) || IsDigitCharacter(c));
+    count += word && !inside ? 1 : 0;
+    inside = word;
+    rest.remove_prefix(step.length);
+  }
+  return Value(count);
 }
 
 Value Attribute(Context& context, const Value& input, const Arguments& arguments) {
   const auto bound = Bind(context, "attr", arguments, {"name"});
-  return GetAttribute(context, input, ToText(context, bound[0]));
+  // An attribute only: what a dict holds is not one.
+  const std::string name = ToText(context, bound[0]);
+  if (input.is_dict() && !HasMethod(input, name)) return Value::MakeUndefined("a dict has no such attribute");
+  return GetAttribute(context, input, name);
+}
+
+Value FormatText(Context& context, const Value& input, const Arguments& arguments) {
+  const std::string text = TextOf(context, input);
+  if (arguments.named.empty()) {
+    return MakeString(context, PercentFormat(context, text, MakeList(context, arguments.positional, true)));
+  }
+  auto values = std::make_shared<Dict>();
+  for (const auto& [name, value] : arguments.named) values->Set(Value(name), value, context);
+  if (!arguments.positional.empty()) context.Fail("format takes positional or named arguments, not both");
+  return MakeString(context, PercentFormat(context, text, MakeDict(context, std::move(values))));
+}
+
+Value Truncate(Context& context, const Value& input, const Arguments& arguments) {
+  const auto bound = Bind(context, "truncate", arguments, {"length", "killwords", "end", "leeway"});
+  if ((input.is_number() || input.is_none()) && !NeedString(context, "truncate", input)) return Value();
+  const std::string text = TextOf(context, input);
+  const int64_t length = bound[0].is_integral() ? bound[0].integer() : 255;
+  const std::string end = bound[2].is_undefined() ? "..." : ToText(context, bound[2]);
+  const int64_t leeway = bound[3].is_integral() ? bound[3].integer() : 5;
+  const auto characters = Characters(text);
+  const auto end_length = static_cast<int64_t>(CountCharacters(end));
+  if (length < end_length || leeway < 0) context.Fail(fmt::format("truncate: a length of {}", length));
+  if (context.failed() || static_cast<int64_t>(characters.size()) <= length + leeway) return Value(text);
+  const auto kept = static_cast<size_t>(length - end_length);
+  std::string out = text.substr(0, static_cast<size_t>(characters[kept].data() - text.data()));
+  if (!IsTrue(bound[1])) out = out.substr(0, out.rfind(' '));
+  return MakeString(context, out + end);
+}
+
+Value UrlEncode(Context& context, const Value& input, const Arguments& arguments) {
+  Bind(context, "urlencode", arguments, {});
+  std::string out;
+  for (const char c : TextOf(context, input, 3)) {
+    const auto byte = static_cast<uint8_t>(c);
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                       std::string_view("_.-~/").find(c) != std::string_view::npos;
+    out += plain ? std::string(1, c) : fmt::format("%{:02X}", byte);
+  }
+  return MakeString(context, std::move(out));
+}
+
+Value TitleCase(Context& context, const Value& input, const Arguments& arguments) {
+  Bind(context, "title", arguments, {});
+  return MakeString(context, TitleWords(TextOf(context, input, 4)));
+}
+
+Value Center(Context& context, const Value& input, const Arguments& arguments) {
+  const auto bound = Bind(context, "center", arguments, {"width"});
+  const Value width = bound[0].is_undefined() ? Value(int64_t{80}) : bound[0];
+  return AsMethod(context, "center", input, {.positional = {width}, .named = {}});
+}
+
+Value ReplaceText(Context& context, const Value& input, const Arguments& arguments) {
+  Arguments texts = arguments;
+  for (size_t i = 0; i < std::min<size_t>(2, texts.positional.size()); ++i) {
+    if (!texts.positional[i].is_string()) texts.positional[i] = Value(ToText(context, texts.positional[i]));
+  }
+  return AsMethod(context, "replace", input, texts);
 }
 
 template <const char* method>
@@ -174,42 +267,56 @@ Value Text(Context& context, const Value& input, const Arguments& arguments) {
 }
 constexpr char kCapitalize[] = "capitalize";
 constexpr char kLower[] = "lower";
-constexpr char kReplace[] = "replace";
 constexpr char kStrip[] = "strip";
-constexpr char kTitle[] = "title";
 constexpr char kUpper[] = "upper";
 
 constexpr FilterEntry kFilters[] = {
     {"abs", Absolute},
     {"attr", Attribute},
     {"capitalize", Text<kCapitalize>},
+    {"center", Center},
     {"d", Default},
     {"default", Default},
     {"e", Escape},
     {"escape", Escape},
     {"float", ToFloat},
+    {"forceescape", Escape},
+    {"format", FormatText},
     {"indent", Indent},
     {"int", ToInteger},
     {"lower", Text<kLower>},
-    {"replace", Text<kReplace>},
+    {"replace", ReplaceText},
     {"round", Round},
     {"safe", [](Context&, const Value& input, const Arguments&) { return input; }},
     {"string", ToStringFilter},
-    {"title", Text<kTitle>},
+    {"title", TitleCase},
     {"tojson", ToJsonText},
     {"trim", Text<kStrip>},
+    {"truncate", Truncate},
     {"upper", Text<kUpper>},
+    {"urlencode", UrlEncode},
     {"wordcount", WordCount},
 };
 
 }  // namespace
 
-Value ApplyFilter(Context& context, std::string_view name, const Value& input, const Arguments& arguments) {
+namespace {
+
+const FilterEntry* FindFilter(std::string_view name) {
   for (const std::span<const FilterEntry> table : {std::span<const FilterEntry>(kFilters), ListFilters()}) {
     for (const FilterEntry& entry : table) {
-      if (entry.name == name) return entry.body(context, input, arguments);
+      if (entry.name == name) return &entry;
     }
   }
+  return nullptr;
+}
+
+}  // namespace
+
+bool HasFilter(std::string_view name) { return FindFilter(name) != nullptr; }
+
+Value ApplyFilter(Context& context, std::string_view name, const Value& input, const Arguments& arguments) {
+  if (const FilterEntry* filter = FindFilter(name)) return filter->body(context, input, arguments);
   context.Fail(fmt::format("unknown filter '{}'", name));
   return Value();
 }

@@ -120,8 +120,10 @@ Interpreter::Flow Interpreter::Execute(const Statement& statement) {
       break;
     case Kind::kWith:
       return ExecuteWith(statement);
-    case Kind::kScope:
+    case Kind::kScope: {
+      const Enter scope(*this);
       return Execute(statement.body);
+    }
     case Kind::kBreak:
       return Flow::kBreak;
     case Kind::kContinue:
@@ -155,7 +157,9 @@ std::shared_ptr<const List> Interpreter::LoopItems(const Statement& statement) {
 Interpreter::Flow Interpreter::ExecuteFor(const Statement& statement) {
   const std::shared_ptr<const List> items = LoopItems(statement);
   if (items == nullptr || context_.failed()) return Flow::kNormal;
-  if (items->items.empty()) return Execute(statement.else_body);
+  // Jinja's rule for else: no turn reached the end of its body, be it that there was none or that every one
+  // broke off.
+  bool completed = false;
   const auto loop = std::make_shared<Loop>();
   loop->items = items;
   loop->depth = items->depth + 1;
@@ -163,9 +167,13 @@ Interpreter::Flow Interpreter::ExecuteFor(const Statement& statement) {
     const Enter scope(*this);
     scope_->names["loop"] = Value(std::shared_ptr<Object>(loop));
     Assign(*statement.target, items->items[loop->index]);
-    if (Execute(statement.body) == Flow::kBreak) break;
+    const Flow flow = Execute(statement.body);
+    if (flow == Flow::kBreak) break;
+    completed = completed || flow == Flow::kNormal;
   }
-  return Flow::kNormal;
+  if (completed || statement.else_body.empty()) return Flow::kNormal;
+  const Enter scope(*this);
+  return Execute(statement.else_body);
 }
 
 Interpreter::Flow Interpreter::ExecuteWith(const Statement& statement) {

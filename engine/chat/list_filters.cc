@@ -62,6 +62,7 @@ Value First(Context& context, const Value& input, const Arguments& arguments) {
 
 Value Last(Context& context, const Value& input, const Arguments& arguments) {
   Bind(context, "last", arguments, {});
+  if (input.is_iterator()) context.Fail("last: a generator has no end to start from");
   const auto items = ToIterable(context, input);
   if (items == nullptr) return Value();
   return items->items.empty() ? Value::MakeUndefined("last: the sequence is empty") : items->items.back();
@@ -72,7 +73,7 @@ Value Reverse(Context& context, const Value& input, const Arguments& arguments) 
   const auto items = ToIterable(context, input);
   if (items == nullptr) return Value();
   std::vector<Value> reversed(items->items.rbegin(), items->items.rend());
-  if (!input.is_string()) return MakeList(context, std::move(reversed));
+  if (!input.is_string()) return MakeIterator(context, std::move(reversed));
   std::string text;
   for (const Value& character : reversed) text += character.string();
   return MakeString(context, std::move(text));
@@ -92,8 +93,11 @@ Value Join(Context& context, const Value& input, const Arguments& arguments) {
 }
 
 Value Items(Context& context, const Value& input, const Arguments& arguments) {
-  if (input.is_undefined()) return MakeList(context, {});
-  if (input.is_dict()) return CallMethod(context, Method(input, "items"), arguments);
+  if (input.is_undefined()) return MakeIterator(context, {});
+  if (input.is_dict()) {
+    const Value items = CallMethod(context, Method(input, "items"), arguments);
+    return items.is_list() ? MakeIterator(context, items.list().items) : Value();
+  }
   context.Fail(fmt::format("items needs a dict, not {}", TypeName(input)));
   return Value();
 }
@@ -109,18 +113,24 @@ Arguments Rest(const Arguments& arguments, size_t count) {
   return rest;
 }
 
+// What map and select walk: as Jinja they look first whether there is anything, so none and 0 are empty, too.
+std::shared_ptr<const List> ToWalk(Context& context, const Value& input) {
+  return ToIterable(context, IsTrue(input) ? input : Value());
+}
+
 Value Map(Context& context, const Value& input, const Arguments& arguments) {
-  const auto items = ToIterable(context, input);
+  const auto items = ToWalk(context, input);
   if (items == nullptr) return Value();
   std::vector<Value> mapped;
   if (arguments.positional.empty()) {
     const auto bound = Bind(context, "map", arguments, {"attribute", "default"});
     for (const Value& item : items->items) {
       Value value = Walk(context, item, bound[0]);
-      mapped.push_back(value.is_undefined() && !bound[1].is_undefined() ? bound[1] : std::move(value));
+      if (value.is_undefined() && !bound[1].is_undefined()) value = bound[1];
+      mapped.push_back(std::move(value));
       if (context.failed()) return Value();
     }
-    return MakeList(context, std::move(mapped));
+    return MakeIterator(context, std::move(mapped));
   }
   const std::string filter = ToText(context, arguments.positional[0]);
   const Arguments rest = Rest(arguments, 1);
@@ -128,13 +138,13 @@ Value Map(Context& context, const Value& input, const Arguments& arguments) {
     if (!context.Charge(1)) return Value();
     mapped.push_back(ApplyFilter(context, filter, item, rest));
   }
-  return MakeList(context, std::move(mapped));
+  return MakeIterator(context, std::move(mapped));
 }
 
 // select, reject, selectattr, rejectattr: items whose value (or attribute) passes a test, or is true without
 // one.
 Value Keep(Context& context, const Value& input, const Arguments& arguments, bool by_attribute, bool wanted) {
-  const auto items = ToIterable(context, input);
+  const auto items = ToWalk(context, input);
   if (items == nullptr) return Value();
   const size_t skip = by_attribute ? 1 : 0;
   if (arguments.positional.size() < skip) {
@@ -151,7 +161,7 @@ Value Keep(Context& context, const Value& input, const Arguments& arguments, boo
     if (context.failed()) return Value();
     if ((has_test ? ApplyTest(context, test, value, rest) : IsTrue(value)) == wanted) kept.push_back(item);
   }
-  return MakeList(context, std::move(kept));
+  return MakeIterator(context, std::move(kept));
 }
 
 template <bool by_attribute, bool wanted>
@@ -165,8 +175,11 @@ std::vector<Value> Sorted(Context& context, const std::vector<Value>& items, con
   std::vector<size_t> order(items.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    if (context.failed()) return false;
-    return Compare(context, keys[reverse ? b : a], keys[reverse ? a : b]) < 0;
+    const Value& left = keys[reverse ? b : a];
+    const Value& right = keys[reverse ? a : b];
+    // Attributes that are missing on both sides are equal, though they have no order.
+    if (context.failed() || (left.is_undefined() && right.is_undefined())) return false;
+    return Compare(context, left, right) < 0;
   });
   std::vector<Value> sorted;
   for (const size_t i : order) sorted.push_back(items[i]);
@@ -184,7 +197,11 @@ Value Sort(Context& context, const Value& input, const Arguments& arguments) {
 
 Value DictSort(Context& context, const Value& input, const Arguments& arguments) {
   const auto bound = Bind(context, "dictsort", arguments, {"case_sensitive", "by", "reverse"});
-  const Value pairs = Items(context, input, {});
+  if (!input.is_dict()) {
+    context.Fail(fmt::format("dictsort needs a dict, not {}", TypeName(input)));
+    return Value();
+  }
+  const Value pairs = CallMethod(context, Method(input, "items"), {});
   if (!pairs.is_list()) return Value();
   const int64_t position = bound[1].is_string() && bound[1].string() == "value" ? 1 : 0;
   std::vector<Value> keys;
@@ -209,7 +226,7 @@ Value Unique(Context& context, const Value& input, const Arguments& arguments) {
     seen.push_back(key);
     kept.push_back(item);
   }
-  return MakeList(context, std::move(kept));
+  return MakeIterator(context, std::move(kept));
 }
 
 // The least (sign -1) or greatest (1) item, the first of equals.
@@ -254,7 +271,8 @@ Value GroupBy(Context& context, const Value& input, const Arguments& arguments) 
   std::vector<Value> keys;
   for (const Value& item : items->items) {
     Value key = Walk(context, item, bound[0]);
-    keys.push_back(key.is_undefined() && !bound[1].is_undefined() ? bound[1] : std::move(key));
+    if (key.is_undefined() && !bound[1].is_undefined()) key = bound[1];
+    keys.push_back(std::move(key));
     pairs.push_back(MakeList(context, {keys.back(), item}, true));
     if (context.failed()) return Value();
   }
@@ -286,7 +304,28 @@ Value Batch(Context& context, const Value& input, const Arguments& arguments) {
     if (!bound[1].is_undefined()) line.resize(width, bound[1]);
     lines.push_back(MakeList(context, std::move(line)));
   }
-  return MakeList(context, std::move(lines));
+  return MakeIterator(context, std::move(lines));
+}
+
+// So many columns, the first ones longer where it does not come out even.
+Value Slice(Context& context, const Value& input, const Arguments& arguments) {
+  const auto bound = Bind(context, "slice", arguments, {"slices", "fill_with"});
+  const auto items = ToIterable(context, input);
+  const int64_t count = bound[0].is_integral() ? bound[0].integer() : 0;
+  if (count < 1 || count > 100'000) context.Fail(fmt::format("slice: {} slices", count));
+  if (items == nullptr || context.failed()) return Value();
+  const size_t width = items->items.size() / static_cast<size_t>(count);
+  const size_t longer = items->items.size() % static_cast<size_t>(count);
+  std::vector<Value> slices;
+  auto next = items->items.begin();
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    const auto end = next + static_cast<std::ptrdiff_t>(width + (i < longer ? 1 : 0));
+    std::vector<Value> slice(next, end);
+    if (i >= longer && !bound[1].is_undefined() && !bound[1].is_none()) slice.push_back(bound[1]);
+    slices.push_back(MakeList(context, std::move(slice)));
+    next = end;
+  }
+  return MakeIterator(context, std::move(slices));
 }
 
 constexpr FilterEntry kFilters[] = {
@@ -308,6 +347,7 @@ constexpr FilterEntry kFilters[] = {
     {"reverse", Reverse},
     {"select", KeepIf<false, true>},
     {"selectattr", KeepIf<true, true>},
+    {"slice", Slice},
     {"sort", Sort},
     {"sum", Sum},
     {"unique", Unique},

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/chat/builtins.h"
+#include "engine/chat/format.h"
 #include "engine/chat/text.h"
 #include "engine/chat/value_text.h"
 #include "engine/tokenizer/utf8.h"
@@ -101,29 +102,69 @@ Value SplitWith(Context& context, const Value& self, const Arguments& arguments,
 Value SplitLeft(Context& c, const Value& self, const Arguments& a) { return SplitWith(c, self, a, false); }
 Value SplitRight(Context& c, const Value& self, const Arguments& a) { return SplitWith(c, self, a, true); }
 
+// Where str.splitlines() ends a line.
+bool EndsLine(uint32_t c) {
+  return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
+}
+
 Value SplitLines(Context& context, const Value& self, const Arguments& arguments) {
   const auto bound = Bind(context, "splitlines", arguments, {"keepends"});
   const bool keep = IsTrue(bound[0]);
   if (!context.ChargeBytes(self.string().size() * 8)) return Value();
   std::vector<Value> lines;
   for (std::string_view text = self.string(); !text.empty();) {
-    const size_t end = std::min(text.find_first_of("\n\r"), text.size());
-    const size_t mark = text.substr(end).starts_with("\r\n") ? 2 : end < text.size() ? 1 : 0;
+    size_t end = 0;
+    size_t mark = 0;
+    while (end < text.size() && mark == 0) {
+      const Utf8Step step = NextUtf8(text.substr(end));
+      if (step.kind == Utf8Kind::kCharacter && EndsLine(step.code_point)) {
+        mark = text.substr(end).starts_with("\r\n") ? 2 : step.length;
+      } else {
+        end += step.length;
+      }
+    }
     lines.emplace_back(text.substr(0, end + (keep ? mark : 0)));
     text.remove_prefix(end + mark);
   }
   return MakeList(context, std::move(lines));
 }
 
+// The part of a text between two indices counted as in a slice, and the code points before it.
+struct Part {
+  std::string_view text;
+  int64_t begin = 0;
+  bool empty_range = false;  // the start lies behind the end: not even "" is in it
+};
+Part Between(const std::string& text, const Value& start, const Value& end) {
+  if (!start.is_integral() && !end.is_integral()) return {text};
+  const auto characters = Characters(text);
+  const auto size = static_cast<int64_t>(characters.size());
+  const auto index = [&](const Value& bound, int64_t fallback) {
+    if (!bound.is_integral()) return fallback;
+    return bound.integer() < 0 ? std::max<int64_t>(bound.integer() + size, 0) : bound.integer();
+  };
+  const int64_t first = index(start, 0);
+  const int64_t last = std::min(index(end, size), size);
+  if (first > last) return {{}, 0, true};
+  const auto offset = [&](int64_t i) {
+    return i == size ? text.size()
+                     : static_cast<size_t>(characters[static_cast<size_t>(i)].data() - text.data());
+  };
+  return {std::string_view(text).substr(offset(first), offset(last) - offset(first)), first};
+}
+
 Value Affix(Context& context, const Value& self, const Arguments& arguments, bool at_start) {
   const char* name = at_start ? "startswith" : "endswith";
-  const auto bound = Bind(context, name, arguments, {"prefix"});
+  const auto bound = Bind(context, name, arguments, {"prefix", "start", "end"});
+  if (!context.ChargeBytes(bound[1].is_undefined() ? 1 : 4 * self.string().size())) return Value();
+  const Part part = Between(self.string(), bound[1], bound[2]);
   std::vector<Value> one = {bound[0]};
   const std::vector<Value>& candidates = bound[0].is_list() ? bound[0].list().items : one;
   for (const Value& candidate : candidates) {
     const std::string* affix = StringArgument(context, name, candidate);
     if (affix == nullptr || !context.ChargeBytes(affix->size())) return Value();
-    if (at_start ? self.string().starts_with(*affix) : self.string().ends_with(*affix)) return Value(true);
+    if (part.empty_range) continue;
+    if (at_start ? part.text.starts_with(*affix) : part.text.ends_with(*affix)) return Value(true);
   }
   return Value(false);
 }
@@ -163,29 +204,32 @@ Value ReplaceIn(Context& context, const Value& self, const Arguments& arguments)
 
 // Position in code points, -1 where absent.
 int64_t FindIn(Context& context, const Value& self, const Arguments& arguments, bool from_right) {
-  const auto bound = Bind(context, "find", arguments, {"sub"});
+  const auto bound = Bind(context, "find", arguments, {"sub", "start", "end"});
   const std::string* sub = StringArgument(context, "find", bound[0]);
-  if (sub == nullptr || !context.ChargeBytes(2 * self.string().size())) return -1;
-  const size_t at = from_right ? self.string().rfind(*sub) : self.string().find(*sub);
-  if (at == std::string::npos) return -1;
-  return static_cast<int64_t>(CountCharacters(std::string_view(self.string()).substr(0, at)));
+  if (sub == nullptr || !context.ChargeBytes(6 * self.string().size())) return -1;
+  const Part part = Between(self.string(), bound[1], bound[2]);
+  const size_t at = from_right ? part.text.rfind(*sub) : part.text.find(*sub);
+  if (at == std::string::npos || part.empty_range) return -1;
+  return part.begin + static_cast<int64_t>(CountCharacters(part.text.substr(0, at)));
 }
 Value Find(Context& c, const Value& self, const Arguments& a) { return Value(FindIn(c, self, a, false)); }
 Value FindRight(Context& c, const Value& self, const Arguments& a) { return Value(FindIn(c, self, a, true)); }
+template <bool from_right>
 Value Index(Context& context, const Value& self, const Arguments& arguments) {
-  const int64_t at = FindIn(context, self, arguments, false);
+  const int64_t at = FindIn(context, self, arguments, from_right);
   if (at < 0) context.Fail("index: substring not found");
   return Value(at);
 }
 
 Value CountIn(Context& context, const Value& self, const Arguments& arguments) {
-  const auto bound = Bind(context, "count", arguments, {"sub"});
+  const auto bound = Bind(context, "count", arguments, {"sub", "start", "end"});
   const std::string* sub = StringArgument(context, "count", bound[0]);
-  if (sub == nullptr || !context.ChargeBytes(self.string().size())) return Value();
-  if (sub->empty()) return Value(static_cast<int64_t>(CountCharacters(self.string()) + 1));
+  if (sub == nullptr || !context.ChargeBytes(6 * self.string().size())) return Value();
+  const Part part = Between(self.string(), bound[1], bound[2]);
+  if (part.empty_range) return Value(int64_t{0});
+  if (sub->empty()) return Value(static_cast<int64_t>(CountCharacters(part.text) + 1));
   int64_t count = 0;
-  for (size_t at = self.string().find(*sub); at != std::string::npos;
-       at = self.string().find(*sub, at + sub->size()))
+  for (size_t at = part.text.find(*sub); at != std::string::npos; at = part.text.find(*sub, at + sub->size()))
     ++count;
   return Value(count);
 }
@@ -226,14 +270,14 @@ bool IsLetterOrDigit(uint32_t c) { return IsLetter(c) || IsDigitCharacter(c); }
 
 Value IsUpper(Context& context, const Value& self, const Arguments&) {
   if (!context.ChargeBytes(4 * self.string().size())) return Value();
-  return Value(Upper(self.string()) == self.string() && Lower(self.string()) != self.string());
+  return Value(IsUpperText(self.string()));
 }
 Value IsLower(Context& context, const Value& self, const Arguments&) {
   if (!context.ChargeBytes(4 * self.string().size())) return Value();
-  return Value(Lower(self.string()) == self.string() && Upper(self.string()) != self.string());
+  return Value(IsLowerText(self.string()));
 }
 
-// "{}", "{0}", "{name}" and doubled braces; format specifications are refused.
+// "{}", "{0}", "{name}", each with a specification after ":", and doubled braces.
 Value Format(Context& context, const Value& self, const Arguments& arguments) {
   std::string out;
   size_t next = 0;
@@ -248,9 +292,12 @@ Value Format(Context& context, const Value& self, const Arguments& arguments) {
       continue;
     }
     const size_t end = text.find('}', i);
-    const std::string field = end == std::string::npos ? "" : text.substr(i + 1, end - i - 1);
-    if (end == std::string::npos || field.find_first_of(":!.[{") != std::string::npos) {
-      context.Fail("format: only {}, {0} and {name} are supported");
+    std::string field = end == std::string::npos ? "" : text.substr(i + 1, end - i - 1);
+    const size_t colon = std::min(field.find(':'), field.size());
+    const std::string spec = field.substr(std::min(colon + 1, field.size()));
+    field.resize(colon);
+    if (end == std::string::npos || (field + spec).find_first_of("!.[{") < field.size()) {
+      context.Fail("format: only {}, {0} and {name}, with a specification or without, are supported");
       return Value();
     }
     i = end;
@@ -264,9 +311,60 @@ Value Format(Context& context, const Value& self, const Arguments& arguments) {
       context.Fail(fmt::format("format: no value for {{{}}}", field));
       return Value();
     }
-    out += ToText(context, *value);
+    out += spec.empty() ? ToText(context, *value) : FormatWithSpec(context, *value, spec);
   }
   return MakeString(context, std::move(out));
+}
+
+// ljust, rjust and center: `left` and `right` say where the filling goes.
+Value Justify(Context& context, const Value& self, const Arguments& arguments, bool left, bool right) {
+  const auto bound = Bind(context, "ljust", arguments, {"width", "fillchar"});
+  const std::string fill = bound[1].is_string() ? bound[1].string() : " ";
+  const auto length = static_cast<int64_t>(CountCharacters(self.string()));
+  const int64_t width = bound[0].is_integral() ? bound[0].integer() : 0;
+  const int64_t missing = std::max<int64_t>(width - length, 0);
+  if (missing > 10'000 || CountCharacters(fill) != 1)
+    context.Fail("ljust: a width above 10000, or no one character");
+  if (!context.ChargeBytes(4 * self.string().size() + static_cast<uint64_t>(missing) * fill.size()))
+    return Value();
+  // Python's center puts the odd one on the left where the width is odd.
+  const int64_t before = !left ? 0 : !right ? missing : missing / 2 + (missing & width & 1);
+  std::string out;
+  for (int64_t i = 0; i < before; ++i) out += fill;
+  out += self.string();
+  for (int64_t i = before; i < missing; ++i) out += fill;
+  return MakeString(context, std::move(out));
+}
+template <bool left, bool right>
+Value JustifyText(Context& c, const Value& self, const Arguments& a) {
+  return Justify(c, self, a, left, right);
+}
+
+Value FillZeros(Context& context, const Value& self, const Arguments& arguments) {
+  const auto bound = Bind(context, "zfill", arguments, {"width"});
+  std::string text = self.string();
+  const size_t sign = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
+  const int64_t width = bound[0].is_integral() ? std::min<int64_t>(bound[0].integer(), 10'000) : 0;
+  const int64_t missing = width - static_cast<int64_t>(CountCharacters(text));
+  if (missing > 0) text.insert(sign, static_cast<size_t>(missing), '0');
+  return MakeString(context, std::move(text));
+}
+
+template <bool from_right>
+Value Partition(Context& context, const Value& self, const Arguments& arguments) {
+  const auto bound = Bind(context, "partition", arguments, {"sep"});
+  const std::string* separator = StringArgument(context, "partition", bound[0]);
+  if (separator != nullptr && separator->empty()) context.Fail("partition: the separator is empty");
+  if (context.failed() || !context.ChargeBytes(4 * self.string().size())) return Value();
+  const std::string& text = self.string();
+  const size_t at = from_right ? text.rfind(*separator) : text.find(*separator);
+  if (at == std::string::npos) {
+    return from_right ? MakeList(context, {Value(""), Value(""), self}, true)
+                      : MakeList(context, {self, Value(""), Value("")}, true);
+  }
+  return MakeList(context,
+                  {Value(text.substr(0, at)), Value(*separator), Value(text.substr(at + separator->size()))},
+                  true);
 }
 
 Value DictItems(Context& context, const Value& self, const Arguments& arguments) {
@@ -336,24 +434,33 @@ Value Refuse(Context& context, const Value& self, const Arguments&) {
 
 constexpr Entry kStringMethods[] = {
     {"capitalize", MapText<Capitalize>},
+    {"casefold", MapText<Lower>},
+    {"center", JustifyText<true, true>},
     {"count", CountIn},
     {"endswith", EndsWith},
     {"find", Find},
     {"format", Format},
-    {"index", Index},
+    {"index", Index<false>},
     {"isalnum", AllCharacters<IsLetterOrDigit>},
     {"isalpha", AllCharacters<IsLetter>},
+    {"isdecimal", AllCharacters<IsDigitCharacter>},
     {"isdigit", AllCharacters<IsDigitCharacter>},
     {"islower", IsLower},
+    {"isnumeric", AllCharacters<IsDigitCharacter>},
     {"isspace", AllCharacters<IsSpaceCharacter>},
     {"isupper", IsUpper},
     {"join", JoinWith},
+    {"ljust", JustifyText<false, true>},
     {"lower", MapText<Lower>},
     {"lstrip", StripLeft},
+    {"partition", Partition<false>},
     {"removeprefix", RemovePrefix},
     {"removesuffix", RemoveSuffix},
     {"replace", ReplaceIn},
     {"rfind", FindRight},
+    {"rindex", Index<true>},
+    {"rjust", JustifyText<true, false>},
+    {"rpartition", Partition<true>},
     {"rsplit", SplitRight},
     {"rstrip", StripRight},
     {"split", SplitLeft},
@@ -362,6 +469,7 @@ constexpr Entry kStringMethods[] = {
     {"strip", StripBoth},
     {"title", MapText<Title>},
     {"upper", MapText<Upper>},
+    {"zfill", FillZeros},
 };
 constexpr Entry kDictMethods[] = {
     {"clear", Refuse},  {"copy", Copy},         {"get", DictGet},    {"items", DictItems},

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/chat/builtins.h"
+#include "engine/chat/format.h"
 
 namespace spillway::jinja {
 namespace {
@@ -69,8 +70,9 @@ Value FloatArithmetic(Context& context, std::string_view op, double a, double b)
     return Value();
   }
   if (op == "/") return Value(a / b);
-  if (op == "//") return Value(std::floor(a / b));
-  return Value(a - b * std::floor(a / b));
+  double remainder = std::fmod(a, b);
+  if (remainder != 0 && (remainder < 0) != (b < 0)) remainder += b;
+  return Value(op == "//" ? std::floor((a - remainder) / b + 0.5) : remainder);
 }
 
 Value Repeat(Context& context, const Value& value, int64_t times) {
@@ -119,6 +121,9 @@ Value ApplyBinary(Context& context, std::string_view op, const Value& left, cons
   }
   if (op == "+" && left.is_list() && right.is_list() && left.list().is_tuple == right.list().is_tuple) {
     return Join(context, left.list(), right.list());
+  }
+  if (op == "%" && left.is_string()) {
+    return MakeString(context, PercentFormat(context, left.string(), right));
   }
   if (op == "*" && (left.is_string() || left.is_list()) && right.is_integral()) {
     return Repeat(context, left, right.integer());

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/chat/builtins.h"
 #include "engine/chat/text.h"
@@ -32,6 +33,7 @@ int64_t Parity(Context& context, const Value& v) {
 bool DivisibleBy(Context& context, const Value& v, const Value& by) {
   if (v.is_integral() && by.is_integral() && by.integer() != 0)
     return by.integer() == -1 || v.integer() % by.integer() == 0;
+  if (v.is_number() && by.is_number() && by.number() != 0) return std::fmod(v.number(), by.number()) == 0;
   context.Fail(fmt::format("divisibleby needs integers, not {} and {}", TypeName(v), TypeName(by)));
   return false;
 }
@@ -39,6 +41,8 @@ bool DivisibleBy(Context& context, const Value& v, const Value& by) {
 bool SameAs(Context& context, const Value& a, const Value& b) {
   return TypeName(a) == TypeName(b) && Equals(context, a, b);
 }
+
+bool HasTest(std::string_view name);
 
 template <bool (Value::*property)() const>
 bool Is(Context&, const Value& v, const Value&) {
@@ -72,17 +76,19 @@ constexpr Entry kTests[] = {
     {"equalto", 1, Ordered<'='>},
     {"even", 0, [](Context& c, const Value& v, const Value&) { return Parity(c, v) == 0; }},
     {"false", 0, [](Context&, const Value& v, const Value&) { return v.is_bool() && !v.boolean(); }},
+    {"filter", 0,
+     [](Context&, const Value& v, const Value&) { return v.is_string() && HasFilter(v.string()); }},
     {"float", 0, Is<&Value::is_float>},
     {"ge", 1, Ordered<'g'>},
     {"greaterthan", 1, Ordered<'>'>},
     {"gt", 1, Ordered<'>'>},
     {"in", 1, [](Context& c, const Value& v, const Value& in) { return Contains(c, in, v); }},
     {"integer", 0, Is<&Value::is_integer>},
-    {"iterable", 0, [](Context&, const Value& v, const Value&) { return IsSequence(v); }},
+    {"iterable", 0, [](Context&, const Value& v, const Value&) { return IsSequence(v) || v.is_iterator(); }},
     {"le", 1, Ordered<'l'>},
     {"lessthan", 1, Ordered<'<'>},
     {"lower", 0,
-     [](Context&, const Value& v, const Value&) { return v.is_string() && Lower(v.string()) == v.string(); }},
+     [](Context&, const Value& v, const Value&) { return v.is_string() && IsLowerText(v.string()); }},
     {"lt", 1, Ordered<'<'>},
     {"mapping", 0, Is<&Value::is_dict>},
     {"ne", 1, Ordered<'n'>},
@@ -92,11 +98,16 @@ constexpr Entry kTests[] = {
     {"sameas", 1, SameAs},
     {"sequence", 0, [](Context&, const Value& v, const Value&) { return IsSequence(v); }},
     {"string", 0, Is<&Value::is_string>},
+    {"test", 0, [](Context&, const Value& v, const Value&) { return v.is_string() && HasTest(v.string()); }},
     {"true", 0, [](Context&, const Value& v, const Value&) { return v.is_bool() && v.boolean(); }},
     {"undefined", 0, Is<&Value::is_undefined>},
     {"upper", 0,
-     [](Context&, const Value& v, const Value&) { return v.is_string() && Upper(v.string()) == v.string(); }},
+     [](Context&, const Value& v, const Value&) { return v.is_string() && IsUpperText(v.string()); }},
 };
+
+bool HasTest(std::string_view name) {
+  return std::any_of(std::begin(kTests), std::end(kTests), [name](const Entry& e) { return e.name == name; });
+}
 
 }  // namespace
 

@@ -99,6 +99,27 @@ std::string Title(std::string_view text) {
   return MapCharacters(text, [](uint32_t c, bool after, bool) { return after ? LowerOf(c) : UpperOf(c); });
 }
 
+bool IsUpperText(std::string_view text) { return Upper(text) == text && Lower(text) != text; }
+bool IsLowerText(std::string_view text) { return Lower(text) == text && Upper(text) != text; }
+
+std::string TitleWords(std::string_view text) {
+  std::string out;
+  bool begins = true;
+  while (!text.empty()) {
+    const Utf8Step step = NextUtf8(text);
+    const bool valid = step.kind == Utf8Kind::kCharacter;
+    const uint32_t c = step.code_point;
+    if (valid) {
+      AppendUtf8(begins ? UpperOf(c) : LowerOf(c), out);
+    } else {
+      out += text.substr(0, step.length);
+    }
+    begins = valid && (IsSpaceCharacter(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<');
+    text.remove_prefix(step.length);
+  }
+  return out;
+}
+
 std::string_view Strip(std::string_view text, const std::string* characters, bool left, bool right) {
   const std::vector<std::string_view> set =
       characters == nullptr ? std::vector<std::string_view>() : Characters(*characters);

@@ -21,7 +21,11 @@ bool IsDigitCharacter(uint32_t code_point);
 std::string Upper(std::string_view text);
 std::string Lower(std::string_view text);
 std::string Capitalize(std::string_view text);
-std::string Title(std::string_view text);
+std::string Title(std::string_view text);       // str.title(): after anything but a letter
+std::string TitleWords(std::string_view text);  // Jinja's filter: after white space and - ( { [ <
+
+bool IsUpperText(std::string_view text);  // str.isupper(): has a letter with case, and none is lower
+bool IsLowerText(std::string_view text);
 
 // str.strip(characters); white space for nullptr.
 std::string_view Strip(std::string_view text, const std::string* characters, bool left, bool right);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "engine/tokenizer/utf8.h"
 
@@ -15,8 +16,18 @@ std::string Value::undefined_reason() const {
   return reason == nullptr ? "a value is undefined" : *reason;
 }
 
+bool Value::is_list() const {
+  const auto* held = std::get_if<std::shared_ptr<const List>>(&data_);
+  return held != nullptr && !(*held)->is_iterator;
+}
+
+bool Value::is_iterator() const {
+  const auto* held = std::get_if<std::shared_ptr<const List>>(&data_);
+  return held != nullptr && (*held)->is_iterator;
+}
+
 int Value::depth() const {
-  if (is_list()) return list().depth;
+  if (is_list() || is_iterator()) return list().depth;
   if (is_dict()) return dict().depth;
   if (is_object()) return object()->depth;
   return 0;
@@ -47,14 +58,27 @@ void Dict::Set(Value key, Value value, Context& context) {
   entries.emplace_back(std::move(key), std::move(value));
 }
 
-Value MakeList(Context& context, std::vector<Value> items, bool is_tuple) {
+namespace {
+
+Value MakeSequence(Context& context, std::vector<Value> items, bool is_tuple, bool is_iterator) {
   auto list = std::make_shared<List>();
   for (const Value& item : items) list->depth = std::max(list->depth, item.depth() + 1);
   if (list->depth > kMaxValueDepth) context.Fail("lists nest too deep");
   if (!context.Charge(4 * items.size() + 1)) return Value();
   list->items = std::move(items);
   list->is_tuple = is_tuple;
+  list->is_iterator = is_iterator;
   return Value(std::shared_ptr<const List>(std::move(list)));
+}
+
+}  // namespace
+
+Value MakeList(Context& context, std::vector<Value> items, bool is_tuple) {
+  return MakeSequence(context, std::move(items), is_tuple, false);
+}
+
+Value MakeIterator(Context& context, std::vector<Value> items) {
+  return MakeSequence(context, std::move(items), false, true);
 }
 
 Value MakeDict(Context& context, std::shared_ptr<Dict> dict) {
@@ -105,6 +129,7 @@ bool Equals(Context& context, const Value& a, const Value& b) {
     return true;
   }
   if (a.is_object() && b.is_object()) return a.object() == b.object();
+  if (a.is_iterator() && b.is_iterator()) return &a.list() == &b.list();
   return (a.is_none() && b.is_none()) || (a.is_undefined() && b.is_undefined());
 }
 
@@ -151,6 +176,7 @@ bool Contains(Context& context, const Value& container, const Value& item) {
 
 std::shared_ptr<const List> ToIterable(Context& context, const Value& value) {
   if (value.is_list()) return value.shared_list();
+  if (value.is_iterator() && !std::exchange(value.list().consumed, true)) return value.shared_list();
   std::vector<Value> items;
   if (value.is_dict()) {
     for (const auto& entry : value.dict().entries) items.push_back(entry.first);
@@ -161,7 +187,7 @@ std::shared_ptr<const List> ToIterable(Context& context, const Value& value) {
       items.emplace_back(rest.substr(0, length));
       rest.remove_prefix(length);
     }
-  } else if (!value.is_undefined()) {
+  } else if (!value.is_undefined() && !value.is_iterator()) {
     context.Fail(fmt::format("'{}' is not iterable", TypeName(value)));
     return nullptr;
   }
@@ -177,6 +203,7 @@ std::string_view TypeName(const Value& value) {
   if (value.is_float()) return "float";
   if (value.is_string()) return "str";
   if (value.is_list()) return value.list().is_tuple ? "tuple" : "list";
+  if (value.is_iterator()) return "generator";
   if (value.is_dict()) return "dict";
   switch (value.object()->kind) {
     case Object::Kind::kNamespace:

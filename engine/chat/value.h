@@ -53,7 +53,8 @@ class Value {
   bool is_float() const { return std::holds_alternative<double>(data_); }
   bool is_number() const { return is_bool() || is_integer() || is_float(); }
   bool is_string() const { return std::holds_alternative<std::shared_ptr<const std::string>>(data_); }
-  bool is_list() const { return std::holds_alternative<std::shared_ptr<const List>>(data_); }  // or tuple
+  bool is_list() const;      // or tuple
+  bool is_iterator() const;  // what select, map and their like give: walked once, without length or items
   bool is_dict() const { return std::holds_alternative<std::shared_ptr<const Dict>>(data_); }
   bool is_object() const { return std::holds_alternative<std::shared_ptr<Object>>(data_); }
   bool is_integral() const { return is_bool() || is_integer(); }  // Python's bool is an int
@@ -82,6 +83,8 @@ class Value {
 struct List {
   std::vector<Value> items;
   bool is_tuple = false;
+  bool is_iterator = false;
+  mutable bool consumed = false;  // an iterator that was walked
   int depth = 1;
 };
 
@@ -139,6 +142,7 @@ struct Loop : Object {
 
 // Containers; they fail, and give an undefined value, where nesting or work passes the limits.
 Value MakeList(Context& context, std::vector<Value> items, bool is_tuple = false);
+Value MakeIterator(Context& context, std::vector<Value> items);
 Value MakeDict(Context& context, std::shared_ptr<Dict> dict);
 // Charges for a string that was just built.
 Value MakeString(Context& context, std::string text);

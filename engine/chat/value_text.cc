@@ -200,11 +200,10 @@ class JsonWriter {
     out_ += bracket;
   }
   void NewLine(int64_t level) {
-    if (style_.indent < 0) return;
-    const auto width = static_cast<size_t>(style_.indent * level);
-    if (!context_.ChargeBytes(width)) return;
+    if (!style_.indent.has_value()) return;
+    if (!context_.ChargeBytes(style_.indent->size() * static_cast<size_t>(level))) return;
     out_ += '\n';
-    out_.append(width, ' ');
+    for (int64_t i = 0; i < level; ++i) out_ += *style_.indent;
   }
 
   Context& context_;

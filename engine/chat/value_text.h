@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,7 +17,7 @@ std::string ToRepr(Context& context, const Value& value);
 std::string FloatText(double value);
 
 struct JsonStyle {
-  int64_t indent = -1;  // spaces per level, -1: one line
+  std::optional<std::string> indent;  // of a level; none: all on one line
   std::string item_separator = ", ";
   std::string key_separator = ": ";
   bool ensure_ascii = false;

@@ -57,7 +57,12 @@ void HostStage::PrepareRows(const MicroBatch& batch) {
     for (uint32_t i = 0; i < segment.count(); ++i) {
       const bool wanted =
           segment.outputs == Outputs::kAll || (segment.outputs == Outputs::kLast && i + 1 == segment.count());
-      rows_.push_back(Row{state, segment.begin + i, s, !segment.recompute, wanted, segment.return_logits});
+      // Masks stand for the wanted rows, which are the last ones.
+      const uint64_t mask = i - (segment.count() - segment.wanted_rows());
+      rows_.push_back(Row{state, segment.begin + i, s, !segment.recompute, wanted, segment.return_logits,
+                          wanted && !segment.token_masks.empty()
+                              ? segment.token_masks.data() + mask * MaskBytes(model_.config.n_vocab)
+                              : nullptr});
     }
   }
 }
@@ -411,6 +416,7 @@ void HostStage::HeadTile(const Row* const* rows, uint32_t count) {
     input.history = std::span(row.state->tokens).first(row.position + 1);
     input.prompt_tokens = options.prompt_tokens;
     input.position = uint64_t{row.position} + 1;
+    if (row.mask != nullptr) input.mask = {row.mask, MaskBytes(n_vocab)};
     sampled.segment = row.segment;
     sampled.position = row.position;
     sampled.chosen = DrawToken(input, options.sampling, *sampler_, top);

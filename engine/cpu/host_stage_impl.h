@@ -41,6 +41,7 @@ class HostStage final : public Stage {
     bool write;   // its key and value are stored (not on recompute)
     bool wanted;  // the head computes it
     bool logits;
+    const uint8_t* mask;  // of the tokens that may be drawn, null: all
   };
   // Rows of one sequence, which recurrent layers run one after another.
   struct Run {

@@ -352,8 +352,11 @@ void RefStage::Head(const Segment& segment, uint32_t index, const SequenceState&
     WantedRow& wanted = wanted_.emplace_back();
     wanted.logits.assign(row, row + static_cast<ptrdiff_t>(n_vocab));
     wanted.top.resize(std::min<uint64_t>(params.n_logprobs, n_vocab));
-    const DrawInput input = {wanted.logits, std::span(state.tokens).first(position + 1),
-                             state.options.prompt_tokens, position + uint64_t{1}};
+    DrawInput input = {wanted.logits, std::span(state.tokens).first(position + 1),
+                       state.options.prompt_tokens, position + uint64_t{1}};
+    if (!segment.token_masks.empty())
+      input.mask = segment.token_masks.subspan((r - first) * MaskBytes(static_cast<uint32_t>(n_vocab)),
+                                               MaskBytes(static_cast<uint32_t>(n_vocab)));
     SampledRow& sampled = sampled_.emplace_back();
     sampled.segment = index;
     sampled.position = position;

@@ -55,6 +55,16 @@ void ApplyPenalties(const DrawInput& input, const SamplingParams& params, const 
   }
 }
 
+void ApplyMask(std::span<const uint8_t> mask, size_t n_vocab, float* logits) {
+  for (size_t begin = 0; begin < n_vocab; begin += 8) {
+    const uint8_t bits = begin / 8 < mask.size() ? mask[begin / 8] : 0;
+    if (bits == 0xFF) continue;
+    for (size_t id = begin; id < std::min(begin + 8, n_vocab); ++id) {
+      if ((bits >> (id - begin) & 1) == 0) logits[id] = kMasked;
+    }
+  }
+}
+
 // Penalties, logit bias and mask, in this order, into the workspace.
 void AdjustLogits(const DrawInput& input, const SamplingParams& params, const Workspace& w) {
   const size_t n_vocab = input.logits.size();
@@ -63,6 +73,7 @@ void AdjustLogits(const DrawInput& input, const SamplingParams& params, const Wo
   for (const auto& [token, bias] : params.logit_bias) {
     if (InVocabulary(token, n_vocab)) w.logits[token] = Sanitize(static_cast<double>(w.logits[token]) + bias);
   }
+  if (!input.mask.empty()) ApplyMask(input.mask, n_vocab, w.logits);
   if (!MasksStopIds(input, params)) return;
   for (const int32_t token : params.stop_ids) {
     if (InVocabulary(token, n_vocab)) w.logits[token] = kMasked;
@@ -71,7 +82,8 @@ void AdjustLogits(const DrawInput& input, const SamplingParams& params, const Wo
 
 uint32_t Choose(const DrawInput& input, const SamplingParams& params, const Workspace& w) {
   const bool greedy = params.temperature <= 0.0f || params.top_k == 1;
-  const bool adjusted = HasPenalties(params) || !params.logit_bias.empty() || MasksStopIds(input, params);
+  const bool adjusted = HasPenalties(params) || !params.logit_bias.empty() || !input.mask.empty() ||
+                        MasksStopIds(input, params);
   if (greedy && !adjusted) return ArgMax(input.logits);
   AdjustLogits(input, params, w);
   const auto n_vocab = static_cast<uint32_t>(input.logits.size());

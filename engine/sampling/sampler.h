@@ -37,6 +37,7 @@ struct DrawInput {
   std::span<const int32_t> history;
   uint32_t prompt_tokens = 0;
   uint64_t position = 0;
+  std::span<const uint8_t> mask = {};  // (n_vocab bits, lowest first) of what may be drawn; empty: everything
 };
 TokenLogprob DrawToken(const DrawInput& input, const SamplingParams& params, SamplerScratch& scratch,
                        std::span<TokenLogprob> top);

@@ -195,6 +195,13 @@ std::optional<PageCopy> SequenceTable::Prepare(const Segment& segment, SegmentRe
     }
   }
   if (!CheckHeld(segment, *state, result)) return std::nullopt;
+  if (!segment.token_masks.empty() &&
+      segment.token_masks.size() != segment.wanted_rows() * MaskBytes(n_vocab_)) {
+    Refuse(result, SegmentCode::kInvalid,
+           fmt::format("sequence {}: {} bytes of token masks for {} rows, each needs {}", segment.sequence,
+                       segment.token_masks.size(), segment.wanted_rows(), MaskBytes(n_vocab_)));
+    return std::nullopt;
+  }
   if (segment.recompute) {
     if (recurrent_) state->run = state->checkpoints.Recompute(segment.begin, static_cast<uint32_t>(end));
     return std::nullopt;

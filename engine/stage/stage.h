@@ -30,6 +30,7 @@ struct StageUnits {
 
 inline constexpr uint32_t kPageTokens = 32;    // tokens of a state page
 inline constexpr uint32_t kMaxLogitRows = 16;  // rows per micro-batch whose logits may be asked for
+constexpr uint64_t MaskBytes(uint32_t n_vocab) { return (uint64_t{n_vocab} + 7) / 8; }
 constexpr uint32_t PagesFor(uint32_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
 
 // How pages hold keys and values: as f16, or as int8 codes with an f16 scale for every 32 dimensions of a
@@ -65,6 +66,11 @@ struct Segment {
   bool recompute = false;           // run against held state without writing any
   uint64_t prefix_hash = 0;         // PrefixHash of the tokens before `begin`
   std::span<const int32_t> tokens;  // (count)
+  // Head stage: empty, or (wanted rows, MaskBytes(n_vocab)): the tokens that may be drawn, a bit each.
+  std::span<const uint8_t> token_masks = {};
+  uint32_t wanted_rows() const {
+    return outputs == Outputs::kAll ? count() : outputs == Outputs::kLast && count() > 0 ? 1 : 0;
+  }
   uint32_t count() const { return static_cast<uint32_t>(tokens.size()); }
 };
 

@@ -197,13 +197,13 @@ void ReadGenerate(const ServedModel& model, FieldReader& fields, Json* body, boo
 
 // Errors of the common reader name its fields.
 ApiError InOllamaTerms(ApiError error) {
+  std::string name = error.param == "response_format" ? "format" : "";
   for (const OptionRow& row : OptionRows()) {
-    if (error.param != row.openai) continue;
-    const std::string name = fmt::format("options.{}", row.ollama);
-    if (error.message.rfind(error.param, 0) == 0) error.message.replace(0, error.param.size(), name);
-    error.param = name;
-    break;
+    if (error.param == row.openai) name = fmt::format("options.{}", row.ollama);
   }
+  if (name.empty()) return error;
+  if (error.message.rfind(error.param, 0) == 0) error.message.replace(0, error.param.size(), name);
+  error.param = name;
   return error;
 }
 

@@ -9,6 +9,7 @@
 #include "engine/base/status.h"
 #include "gateway/http/bounded_json.h"
 #include "gateway/http/openai_prompt.h"
+#include "gateway/http/response_format.h"
 
 namespace spillway::gateway {
 namespace {
@@ -37,7 +38,6 @@ const std::vector<Unsupported>& UnsupportedFields() {
       {"modalities", {Json::array({"text"}), Json::array()}},
       {"prediction", {}},
       {"prompt_logprobs", {0}},
-      {"response_format", {Json{{"type", "text"}}}},
       {"store", {false}},
       {"structured_outputs", {}},
       {"suffix", {""}},
@@ -266,6 +266,9 @@ std::optional<ApiError> ParseBody(Endpoint endpoint, const Json& body, const Par
   ReadStopIds(context.model, fields, &out->generation);
   ReadLength(endpoint, context.model, fields, &out->generation);
   if (!fields.ok()) return fields.error();
+  if (const Json* format = fields.Find("response_format"); format != nullptr) {
+    if (auto error = ReadResponseFormat(*format, context.model, &out->generation.constraint)) return error;
+  }
 
   GenerationRequest& request = out->generation;
   request.sampling.stop_ids = request.stop_ids;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/chat/chat_template.h"
+#include "engine/grammar/constraint_compiler.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "gateway/text/output_format.h"
 
@@ -35,6 +36,7 @@ struct ServedModel {
   std::string system_fingerprint;  // changes when answers to the same request may
   uint32_t n_ctx = 0;              // tokens of prompt and answer together
   const Tokenizer* tokenizer = nullptr;
+  grammar::ConstraintCompiler* constraints = nullptr;  // nullptr: answers cannot be constrained
   uint32_t longest_token_bytes = 0;             // of the vocabulary; 0 = not known
   const ChatTemplate* chat_template = nullptr;  // nullptr: chat is refused …
   std::string no_chat_reason;                   // … with this reason

@@ -5,6 +5,7 @@
 
 #include <absl/status/status.h>
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <map>
@@ -112,6 +113,8 @@ class SchedulerCore {
   // Only its tokens from `from` on, the last position that the stage can go on from.
   void Replay(Sequence& sequence, uint32_t from, const std::string& why, TimePoint now);
   void AddToken(Sequence& sequence, const v1::SampledRow& row, TimePoint now);
+  // The next mask of a constrained sequence; false after ending one whose mask cannot be had.
+  bool ComputeMask(Sequence& sequence, TimePoint now);
   void Finish(Sequence& sequence, FinishReason reason, absl::Status error, TimePoint now);
   Sequence* FindOpen(SequenceId id);
   Sequence* FindRun(const BatchItem& item);
@@ -138,6 +141,12 @@ class SchedulerCore {
   void OnUp(uint32_t stage, uint64_t connection, TimePoint now);
   void OnDown(uint32_t stage, const absl::Status& why, TimePoint now);
   void LoseStage(uint32_t stage, const absl::Status& why, TimePoint now);
+
+  // Masks of one micro-batch stay well within a message.
+  size_t max_masked_rows() const {
+    constexpr uint64_t kMaxBytes = uint64_t{1} << 19;
+    return std::max<uint64_t>(1, kMaxBytes / (MaskBytes(options_.n_vocab) + 1));
+  }
 
   const SchedulerOptions options_;
   const PipelineLimits limits_;

@@ -73,8 +73,11 @@ void SchedulerCore::AddDecodeRows(FlyingBatch& batch, uint32_t* rows_left) {
                    [](const Sequence* a, const Sequence* b) { return a->last_step < b->last_step; });
   const auto stages = static_cast<uint32_t>(stages_.size());
   const uint32_t share = std::min((decoding + stages - 1) / stages, *rows_left);
-  for (size_t i = 0; i < ready.size() && i < share; ++i) {
+  size_t masked = 0;
+  for (uint32_t i = 0, added = 0; i < ready.size() && added < share; ++i) {
+    if (ready[i]->mask != nullptr && ++masked > max_masked_rows()) continue;
     AddItem(batch, *ready[i], 1);
+    ++added;
     --*rows_left;
   }
 }
@@ -88,6 +91,9 @@ void SchedulerCore::AddPrefillRows(FlyingBatch& batch, uint32_t rows_left) {
   const uint64_t share = (unsent + stages_.size() - 1) / stages_.size();
   const uint64_t whole_pages = (share + kPageTokens - 1) / kPageTokens * kPageTokens;
   uint32_t rows = static_cast<uint32_t>(std::min<uint64_t>({rows_left, pacer_.rows(), whole_pages}));
+  size_t masked = std::count_if(batch.items.begin(), batch.items.end(), [this](const BatchItem& item) {
+    return open_.at(item.sequence)->mask != nullptr;
+  });
   for (const auto& [id, sequence] : running_) {
     if (rows == 0) return;
     if (sequence->decoding() || sequence->unsent() == 0) continue;
@@ -97,6 +103,7 @@ void SchedulerCore::AddPrefillRows(FlyingBatch& batch, uint32_t rows_left) {
       if (aligned > sequence->sent) end = aligned;
     }
     const uint32_t count = end - sequence->sent;
+    if (sequence->mask != nullptr && end == sequence->size() && ++masked > max_masked_rows()) continue;
     AddItem(batch, *sequence, count);
     batch.prefill = true;
     batch.prefill_rows += count;
@@ -138,6 +145,11 @@ void SchedulerCore::SendToStage(Batch batch, std::string activations, v1::Activa
     segment.set_begin(item.begin);
     segment.set_prefix_hash(item.prefix_hash);
     segment.set_outputs(item.samples ? v1::OUTPUT_ROWS_LAST : v1::OUTPUT_ROWS_NONE);
+    if (item.samples && sequence.mask != nullptr && batch->stage + 1 == stages_.size()) {
+      std::string& mask = *segment.mutable_token_masks();
+      mask.assign(MaskBytes(options_.n_vocab), '\0');  // the model may have more tokens than the vocabulary
+      std::copy_n(sequence.mask->begin(), std::min(mask.size(), sequence.mask->size()), mask.begin());
+    }
     const auto first = sequence.tokens.begin() + item.begin;
     segment.mutable_tokens()->Add(first, first + item.count);
   }

@@ -113,7 +113,21 @@ void SchedulerCore::Submit(RequestId id, GenerationRequest request, EventSink si
   requests_.emplace(id, std::move(owned));
   waiting_.push_back(&sequence);
   const std::string why = WhyNotReady();
-  if (!why.empty()) Finish(sequence, FinishReason::kError, Unavailable("{}; retry", why), now);
+  if (!why.empty()) return Finish(sequence, FinishReason::kError, Unavailable("{}; retry", why), now);
+  if (request.constraint == nullptr) return;
+  sequence.constraint = std::make_unique<grammar::ConstraintState>(std::move(request.constraint));
+  ComputeMask(sequence, now);
+}
+
+bool SchedulerCore::ComputeMask(Sequence& sequence, TimePoint now) {
+  absl::StatusOr<grammar::TokenMask> mask = sequence.constraint->Mask();
+  if (mask.ok()) {
+    sequence.mask = *std::move(mask);
+    return true;
+  }
+  Finish(sequence, FinishReason::kError,
+         InvalidArgument("the schema of the answer cannot be followed: {}", MessageOf(mask.status())), now);
+  return false;
 }
 
 void SchedulerCore::Cancel(RequestId id, TimePoint now) {
@@ -225,6 +239,11 @@ void SchedulerCore::Replay(Sequence& sequence, uint32_t from, const std::string&
 }
 
 void SchedulerCore::AddToken(Sequence& sequence, const v1::SampledRow& row, TimePoint now) {
+  grammar::ConstraintState* const constraint = sequence.constraint.get();
+  if (constraint != nullptr && !constraint->Advance(row.chosen().token())) {
+    return Finish(sequence, FinishReason::kError,
+                  Internal("token {} was drawn against its mask", row.chosen().token()), now);
+  }
   sequence.tokens.push_back(row.chosen().token());
   sequence.restarts = 0;
   hops_.Token(now);
@@ -237,13 +256,15 @@ void SchedulerCore::AddToken(Sequence& sequence, const v1::SampledRow& row, Time
   event.top.reserve(static_cast<size_t>(row.top_size()));
   for (const v1::TokenLogprob& top : row.top()) event.top.push_back({top.token(), top.logprob()});
   const auto& stops = sequence.stop_ids;
-  event.is_stop =
-      !sequence.ignore_eos && std::find(stops.begin(), stops.end(), event.token.token) != stops.end();
+  event.is_stop = (!sequence.ignore_eos || constraint != nullptr) &&
+                  std::find(stops.begin(), stops.end(), event.token.token) != stops.end();
   sequence.sink(event);
-  if (event.is_stop) {
+  if (event.is_stop || (constraint != nullptr && constraint->Complete())) {
     Finish(sequence, FinishReason::kStop, absl::OkStatus(), now);
   } else if (sequence.size() >= sequence.token_limit) {
     Finish(sequence, FinishReason::kLength, absl::OkStatus(), now);
+  } else if (constraint != nullptr) {
+    ComputeMask(sequence, now);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/grammar/constraint.h"
 #include "engine/sampling/sampling_params.h"
 
 namespace spillway::gateway {
@@ -22,6 +23,8 @@ struct GenerationRequest {
   uint32_t max_tokens = 0;        // 0 = to the end of the context
   std::vector<int32_t> stop_ids;  // generation ends with finish "stop" when one is drawn
   bool ignore_eos = false;        // stop_ids do not end it
+  // What the answer must look like. It ends where it is complete, whatever ignore_eos and min_tokens say.
+  std::shared_ptr<grammar::Constraint> constraint = nullptr;
 };
 
 enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kError };

@@ -25,6 +25,11 @@ struct Sequence {
   bool ignore_eos = false;
   EventSink sink;
 
+  // With a constraint: how far the generated tokens have come, and what may be drawn next. A function of
+  // them, so running them again changes nothing.
+  std::unique_ptr<grammar::ConstraintState> constraint;
+  grammar::TokenMask mask;
+
   std::vector<int32_t> tokens;  // prompt, then what was generated
   uint32_t prompt_tokens = 0;
   uint32_t token_limit = 0;  // tokens.size() at which it ends with kLength

@@ -114,6 +114,61 @@ TEST(Jinja, LoopsAndTheirVariable) {
   });
 }
 
+// The rule of Jinja's compiler: else runs where no turn came to the end of its body.
+TEST(Jinja, ElseOfALoopRunsWhereNoTurnWasCompleted) {
+  Check({
+      {"{% for x in [1, 2] %}{% break %}{% else %}e{% endfor %}", "e"},
+      {"{% for x in [1, 2] %}{% continue %}{% else %}e{% endfor %}", "e"},
+      {"{% for x in [1, 2] %}{{ x }}{% if x == 2 %}{% break %}{% endif %}{% else %}e{% endfor %}", "12"},
+      {"{% set y = 1 %}{% for x in [] %}{% else %}{% set y = 2 %}{% endfor %}{{ y }}", "1"},
+  });
+}
+
+TEST(Jinja, WhatSelectsAndMapsIsWalkedOnce) {
+  Check({
+      {"{{ 'yes' if [1]|select('string') else 'no' }} {{ ([1]|map('string'))[0] is defined }}", "yes False"},
+      {"{% set g = [1, 2]|select %}{{ g|list }}{{ g|list }}", "[1, 2][]"},
+      {"{{ none|map('upper')|list }}{{ 0|select|list }}", "[][]"},
+      {"{{ [1]|map('string') is iterable }} {{ [1]|map('string') is sequence }}", "True False"},
+  });
+  EXPECT_THAT(Render("{{ [1]|select|length }}"), HasSubstr("a generator has no length"));
+}
+
+TEST(Jinja, FormatsAsPythonDoes) {
+  Check({
+      {"{{ '%s-%03d|%5.1f|%-4s|%x %%' % ('a', 7, 2.25, 'b', 255) }}", "a-007|  2.2|b   |ff %"},
+      {"{{ '%(a)s' % {'a': 1} }} {{ '%s' % [1] }} {{ '%s %s'|format(1, none) }} {{ '%(k)s'|format(k=2) }}",
+       "1 [1] 1 None 2"},
+      {"{{ '{:>5}|{:<3}|{:^5}|{:05.2f}|{:,}|{:+d}|{x:*^3}'.format('a', 1, 'b', 3.14159, 12345, 3, x='c') }}",
+       "    a|1  |  b  |03.14|12,345|+3|*c*"},
+  });
+  EXPECT_THAT(Render("{{ '%s %s' % (1,) }}"), HasSubstr("not enough arguments"));
+  EXPECT_THAT(Render("{{ '%s' % (1, 2) }}"), HasSubstr("not all arguments converted"));
+  EXPECT_THAT(Render("{{ '%d' % 'a' }}"), HasSubstr("needs a number"));
+  EXPECT_THAT(Render("{{ '%99999d' % 1 }}"), HasSubstr("a width above"));
+}
+
+TEST(Jinja, TextFiltersAndMethodsLessOftenUsed) {
+  Check({
+      {"{{ \"it's a-b (c)\"|title }} {{ \"it's\".title() }}", "It's A-B (C) It'S"},
+      {"{{ 'one two three'|truncate(9) }} {{ 'one two three'|truncate(9, true, '..', 0) }}",
+       "one two three one two.."},
+      {"{{ 'a b/é'|urlencode }} {{ [1,2,3]|slice(2)|list }} {{ 'x'|center(3) }}|",
+       "a%20b/%C3%A9 [[1, 2], [3]]  x |"},
+      {"{{ 'abcab'.find('a', 1) }} {{ 'abc'.startswith('b', 1) }} {{ 'aXbX'.rindex('X') }} {{ "
+       "'aaa'.count('a', 1) }}",
+       "3 True 3 2"},
+      {"{{ 'a=b=c'.partition('=') }} {{ 'a=b=c'.rpartition('=') }} {{ '7'.zfill(3) }} {{ 'a'.ljust(3, '.') "
+       "}}",
+       "('a', '=', 'b=c') ('a=b', '=', 'c') 007 a.."},
+      {"{{ 42|round }} {{ 2.675|round(2) }} {{ 42|round(method='floor') }} {{ 1234|round(-2) }}",
+       "42 2.67 42.0 1200"},
+      {"{{ 'tojson' is filter }} {{ 'nope' is test }} {{ '1|' is upper }} {{ -7.5 // 2 }} {{ -7.5 % 2 }}",
+       "True False False -4.0 0.5"},
+      {"{% generation %}{% set a = 1 %}{% endgeneration %}[{{ a }}]", "[]"},
+  });
+}
+
 TEST(Jinja, SetsStayInTheirScopeUnlessInANamespace) {
   Check({
       {"{% set x = 1 %}{% for i in [1] %}{% set x = 2 %}{{ x }}{% endfor %}{{ x }}", "21"},

@@ -120,6 +120,16 @@ class Options(unittest.TestCase):
         self.assertEqual(self.answer("--temp", "2", "--min-p", "0.9999"), greedy)
         self.assertNotEqual(self.answer("--repeat-penalty", "9"), greedy)
 
+    def test_the_answer_follows_a_schema(self):
+        schema = pathlib.Path(self.folder_owner.name) / "schema.json"
+        schema.write_text('{"const": {"b": [1], "a": "x"}}')
+        self.assertIn(b'{"b":[1],"a":"x"}', self.answer("--json-schema", str(schema), "-n", "60"))
+        self.assertTrue(self.answer("--json").lstrip().startswith(b"{"))
+        schema.write_text('{"const": ')
+        process = run("run", self.model, *START, "--prompt", "a", "--json-schema", schema)
+        self.assertEqual(process.returncode, 2, process.stderr)
+        self.assertIn(b"cannot be read as JSON", process.stderr)
+
     def test_values_out_of_range_are_usage_errors(self):
         for option in (("--temp", "3"), ("--top-p", "0"), ("--min-p", "1"), ("--top-k", "-1"), ("--top-k", "1.5"), ("--seed", "x"),
                        ("--predict", "-2"), ("--repeat-penalty", "0")):

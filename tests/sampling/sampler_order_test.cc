@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 
 #include "engine/base/philox.h"
 #include "tests/sampling/drawer.h"
@@ -139,4 +140,29 @@ TEST(SamplerOrder, DrawUsesTheTemperature) {
 }
 
 }  // namespace
+TEST(SamplerOrder, TheMaskComesAfterTheBiasAndBeforeTopK) {
+  const std::vector<float> logits = LogsOf({0.5, 0.25, 0.15, 0.1});
+  std::vector<std::byte> memory(SamplerScratch::Bytes(4) + 64);
+  void* aligned = memory.data();
+  size_t space = memory.size();
+  std::align(64, SamplerScratch::Bytes(4), aligned, space);
+  SamplerScratch scratch({static_cast<std::byte*>(aligned), SamplerScratch::Bytes(4)}, 4);
+  const auto draw = [&](uint8_t bits, const SamplingParams& params, uint64_t position = 1) {
+    const int32_t history[] = {0};
+    DrawInput input{logits, history, 1, position};
+    input.mask = std::span(&bits, 1);
+    return DrawToken(input, params, scratch, {}).token;
+  };
+  const SamplingParams greedy{.temperature = 0.0f};
+  EXPECT_EQ(draw(0b1111, greedy), 0);
+  EXPECT_EQ(draw(0b1100, greedy), 2);
+  // No bias brings a masked token back, and top-k counts the allowed ones only.
+  EXPECT_EQ(draw(0b1100, {.temperature = 0.0f, .logit_bias = {{0, 100.0f}}}), 2);
+  EXPECT_EQ(draw(0b1000, {.temperature = 1.0f, .top_k = 1}), 3);
+  bool seen[4] = {};
+  for (uint64_t position = 0; position < 200; ++position)
+    seen[draw(0b1010, {.temperature = 1.0f, .seed = 3}, position)] = true;
+  EXPECT_TRUE(!seen[0] && seen[1] && !seen[2] && seen[3]);
+}
+
 }  // namespace spillway

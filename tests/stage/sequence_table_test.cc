@@ -83,6 +83,27 @@ TEST_F(SequenceTableTest, RefusesWithTheReasonAndChangesNothing) {
   EXPECT_EQ(table_.Open(4, {}).code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST_F(SequenceTableTest, RefusesMasksOfAnotherSize) {
+  ASSERT_TRUE(table_.Open(1, {}).ok());
+  const std::vector<int32_t> tokens = Tokens(3);
+  const std::vector<uint8_t> masks(3 * MaskBytes(kVocab), 0xFF);
+  const auto code = [&](Outputs outputs, size_t bytes) {
+    Segment segment;
+    segment.sequence = 1;
+    segment.tokens = tokens;
+    segment.outputs = outputs;
+    segment.token_masks = std::span(masks).first(bytes);
+    SegmentResult result;
+    table_.Prepare(segment, &result);
+    return result.code;
+  };
+  EXPECT_EQ(code(Outputs::kLast, MaskBytes(kVocab)), SegmentCode::kOk);
+  EXPECT_EQ(code(Outputs::kAll, 3 * MaskBytes(kVocab)), SegmentCode::kOk);
+  EXPECT_EQ(code(Outputs::kLast, MaskBytes(kVocab) - 1), SegmentCode::kInvalid);
+  EXPECT_EQ(code(Outputs::kAll, MaskBytes(kVocab)), SegmentCode::kInvalid);
+  EXPECT_EQ(code(Outputs::kNone, MaskBytes(kVocab)), SegmentCode::kInvalid);
+}
+
 TEST_F(SequenceTableTest, RecomputeNeedsTheSameTokensHeld) {
   ASSERT_TRUE(table_.Open(1, {}).ok());
   ASSERT_EQ(Run(1, 0, Tokens(20)).code, SegmentCode::kOk);

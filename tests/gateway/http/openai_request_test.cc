@@ -48,7 +48,12 @@ class OpenAiRequest : public ::testing::Test {
 
   std::unique_ptr<Tokenizer> tokenizer_ = test::MakeTokenizer();
   std::unique_ptr<ChatTemplate> template_ = test::MakeChatTemplate();
-  ServedModel model_ = test::MakeServedModel(tokenizer_.get(), template_.get());
+  grammar::ConstraintCompiler constraints_{*tokenizer_};
+  ServedModel model_ = [this] {
+    ServedModel model = test::MakeServedModel(tokenizer_.get(), template_.get());
+    model.constraints = &constraints_;
+    return model;
+  }();
   ParsedRequest parsed_;
 };
 
@@ -122,6 +127,29 @@ TEST_F(OpenAiRequest, NullCountsAsAbsent) {
   }
 }
 
+TEST_F(OpenAiRequest, ResponseFormatBecomesAConstraint) {
+  for (const Endpoint endpoint : {kChat, kText}) {
+    ExpectOk(endpoint, With(endpoint, R"("response_format":{"type":"text"})"));
+    EXPECT_EQ(parsed_.generation.constraint, nullptr);
+    ExpectOk(endpoint, With(endpoint, R"("response_format":{"type":"json_object"})"));
+    ASSERT_NE(parsed_.generation.constraint, nullptr);
+    grammar::ConstraintState object(parsed_.generation.constraint);
+    EXPECT_FALSE(object.Advance('['));
+    EXPECT_TRUE(object.Advance('{'));
+    ExpectOk(
+        endpoint,
+        With(endpoint, R"("response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,
+        "schema":{"type":"object","properties":{"z":{"type":"null"},"a":{"type":"null"}},"required":["a","z"]}}})"));
+    grammar::ConstraintState state(parsed_.generation.constraint);
+    // In the schema's order, which is not that of the alphabet.
+    for (const char c : std::string_view(R"({"z":null,"a":null})")) ASSERT_TRUE(state.Advance(c)) << c;
+    EXPECT_TRUE(state.Complete());
+  }
+  ExpectRefused(
+      kChat, With(kChat, R"("response_format":{"type":"json_schema","json_schema":{"schema":{"not":{}}}})"),
+      "response_format", "'not' at # is not supported");
+}
+
 TEST_F(OpenAiRequest, BadValuesNameTheParameter) {
   const std::pair<const char*, const char*> cases[] = {
       {"temperature", "2.01"},
@@ -176,7 +204,8 @@ TEST_F(OpenAiRequest, BadValuesNameTheParameter) {
       {"tool_choice", "\"required\""},
       {"functions", "[{}]"},
       {"function_call", "{\"name\":\"f\"}"},
-      {"response_format", R"({"type":"json_object"})"},
+      {"response_format", R"({"type":"xml"})"},
+      {"response_format", R"("json")"},
       {"response_format", R"({"type":"json_schema"})"},
       {"audio", "{}"},
       {"modalities", "[\"text\",\"audio\"]"},

@@ -184,7 +184,16 @@ void FakeStage::Compute(const v1::Segment& segment, int index, const char* input
     v1::SampledRow& sampled = *reply->add_sampled();
     sampled.set_segment(static_cast<uint32_t>(index));
     sampled.set_position(segment.begin() + static_cast<uint32_t>(segment.tokens_size()) - 1);
-    sampled.mutable_chosen()->set_token(Draw(value, held.seed));
+    int32_t token = Draw(value, held.seed);
+    const std::string& mask = segment.token_masks();
+    if (!mask.empty()) {  // the next one allowed
+      EXPECT_EQ(mask.size(), MaskBytes(kVocabulary));
+      for (uint32_t tries = 0; tries < kVocabulary; ++tries) {
+        if ((static_cast<uint8_t>(mask[static_cast<size_t>(token) / 8]) >> (token % 8) & 1) != 0) break;
+        token = (token + 1) % static_cast<int32_t>(kVocabulary);
+      }
+    }
+    sampled.mutable_chosen()->set_token(token);
   }
 }
 

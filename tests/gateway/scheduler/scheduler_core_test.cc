@@ -424,5 +424,75 @@ TEST(ValidateRequest, NamesBothNumbersOfAPromptThatDoesNotFit) {
   EXPECT_TRUE(ValidateRequest(request, limits, 50).ok());
 }
 
+// A vocabulary of the 256 bytes, 743 tokens without text, and one that ends.
+std::shared_ptr<grammar::Constraint> Constrained(const char* schema) {
+  std::vector<std::string> tokens(kVocabulary - 1);
+  for (size_t byte = 0; byte < 256; ++byte) tokens[byte].assign(1, static_cast<char>(byte));
+  const auto trie = std::make_shared<const grammar::TokenTrie>(tokens, std::vector<int32_t>{kVocabulary - 1});
+  return *grammar::Constraint::FromSchema(nlohmann::ordered_json::parse(schema), trie);
+}
+
+constexpr const char* kShortList =
+    R"({"type":"array","items":{"type":"integer","maximum":999},"maxItems":9})";
+
+std::string TextOf(const Outcome& outcome) {
+  std::string text;
+  for (const int32_t token : outcome.tokens) {
+    if (token < 256) text += static_cast<char>(token);
+  }
+  return text;
+}
+
+// Masks follow the tokens: whatever is preempted, forgotten and run again, the answer is the same JSON.
+TEST(ConstrainedAnswers, AreTheSameJsonWhateverIsRunAgain) {
+  for (const uint32_t stages : {1u, 2u, 3u}) {
+    std::map<RequestId, std::string> calm;
+    for (const bool disturbed : {false, true}) {
+      StageOptions small = SmallStage();
+      if (disturbed) small.kv_pages = 18;
+      Simulation simulation(stages, small, 7);
+      simulation.ConnectAll();
+      for (uint64_t i = 0; i < 6; ++i) {
+        simulation.Submit({1, 2, static_cast<int32_t>(i)}, 200, i, {}, Constrained(kShortList));
+      }
+      int steps = 0;
+      while (simulation.RandomStep()) {
+        if (disturbed && ++steps % 50 == 0) simulation.stage(stages - 1).ForgetOne(simulation.random);
+      }
+      for (const auto& [id, outcome] : simulation.outcomes) {
+        ASSERT_TRUE(outcome.done.has_value());
+        EXPECT_EQ(outcome.done->finish, FinishReason::kStop) << outcome.done->error;
+        const std::string text = TextOf(outcome);
+        EXPECT_TRUE(nlohmann::json::parse(text, nullptr, false).is_array()) << text;
+        if (!disturbed) calm[id] = text;
+        EXPECT_EQ(text, calm[id]) << "request " << id;
+      }
+      simulation.ExpectNothingHeld();
+    }
+  }
+}
+
+TEST(ConstrainedAnswers, EndWithLengthWhereTheLimitCutsThem) {
+  Simulation simulation(2, SmallStage(), 1);
+  simulation.ConnectAll();
+  const RequestId id = simulation.Submit({1}, 3, 0, {}, Constrained(R"({"type":"string","minLength":20})"));
+  simulation.RunToEnd();
+  EXPECT_EQ(simulation.outcomes.at(id).done->finish, FinishReason::kLength);
+  EXPECT_EQ(simulation.outcomes.at(id).tokens.size(), 3u);
+}
+
+TEST(ConstrainedAnswers, AWorkerThatIgnoresTheMaskEndsTheRequest) {
+  Simulation simulation(1, SmallStage(), 1);
+  simulation.ConnectAll();
+  simulation.stage(0).tamper = [](v1::ForwardReply& reply) {
+    for (v1::SampledRow& row : *reply.mutable_sampled()) row.mutable_chosen()->set_token('x');
+  };
+  const RequestId id = simulation.Submit({1}, 30, 0, {}, Constrained(kShortList));
+  simulation.RunToEnd();
+  const Outcome& outcome = simulation.outcomes.at(id);
+  EXPECT_EQ(outcome.done->finish, FinishReason::kError);
+  EXPECT_NE(outcome.done->error.message().find("against its mask"), absl::string_view::npos);
+}
+
 }  // namespace
 }  // namespace spillway::gateway::testing

@@ -73,9 +73,11 @@ class Simulation final : public StageEventSink {
   }
 
   RequestId Submit(std::vector<int32_t> prompt, uint32_t max_tokens, uint64_t seed = 0,
-                   std::vector<int32_t> stop_ids = {}) {
+                   std::vector<int32_t> stop_ids = {},
+                   std::shared_ptr<grammar::Constraint> constraint = nullptr) {
     const RequestId id = next_id_++;
     GenerationRequest request;
+    request.constraint = std::move(constraint);
     request.prompt = std::move(prompt);
     request.max_tokens = max_tokens;
     request.sampling.seed = seed;

@@ -142,6 +142,31 @@ class OpenAiClientTest(unittest.TestCase):
         self.assertEqual(answer.choices[0].finish_reason, "length")
         self.assertGreater(answer.timings["predicted_per_second"], 0)
 
+    def test_a_schema_is_followed(self):
+        schema = {
+            "type": "object",
+            "properties": {
+                "zip": {"type": "string", "pattern": "^[0-9]{5}$"},
+                "colors": {"type": "array", "items": {"enum": ["red", "green"]}, "minItems": 1, "maxItems": 3},
+                "age": {"type": "integer", "minimum": 1, "maximum": 99},
+                "note": {"type": "string", "maxLength": 40},
+            },
+            "required": ["zip", "colors", "age", "note"],
+            "additionalProperties": False,
+        }
+        form = {"type": "json_schema", "json_schema": {"name": "person", "strict": True, "schema": schema}}
+        for temperature in (0, 1.5):
+            answer = self.chat(response_format=form, temperature=temperature, seed=7, max_tokens=200)
+            self.assertEqual(answer.choices[0].finish_reason, "stop")
+            value = json.loads(answer.choices[0].message.content)
+            self.assertEqual(list(value), ["zip", "colors", "age", "note"])
+            self.assertRegex(value["zip"], "^[0-9]{5}$")
+            self.assertTrue(1 <= len(value["colors"]) <= 3 and set(value["colors"]) <= {"red", "green"})
+            self.assertTrue(1 <= value["age"] <= 99 and len(value["note"]) <= 40)
+        cut = self.chat(response_format={"type": "json_object"}, max_tokens=3)
+        self.assertEqual(cut.choices[0].finish_reason, "length")
+        self.assertTrue(cut.choices[0].message.content.lstrip().startswith("{"))
+
     def test_bad_requests_name_the_parameter(self):
         cases = {
             "temperature": {"temperature": 3},
@@ -149,7 +174,7 @@ class OpenAiClientTest(unittest.TestCase):
             "top_logprobs": {"logprobs": True, "top_logprobs": 10**6},
             "n": {"n": 100},
             "tools": {"tools": [{"type": "function", "function": {"name": "f"}}]},
-            "response_format": {"response_format": {"type": "json_object"}},
+            "response_format": {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"not": {}}}}},
         }
         for param, options in cases.items():
             with self.subTest(param=param), self.assertRaises(openai.BadRequestError) as caught:
