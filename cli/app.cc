@@ -14,13 +14,14 @@ namespace {
 constexpr char kDescription[] =
     "Spillway serves language models on hardware whose VRAM is too small for them, and says what that costs.";
 constexpr char kFooter[] =
-    "Exit codes: 0 ok, 1 failed, 2 usage, 3 refused by the plan or a policy, 4 a named cause.\n"
+    "Exit codes: 0 ok, 1 failed, 2 usage, 3 refused by the plan or a policy, 4 a named cause\n"
+    "(doctor: 10 + its number).\n"
     "`spillway COMMAND --help` lists a command's options.";
 
 int Run(int argc, char** argv) {
   CommandLine line("spillway", kDescription, telemetry::kVersion, kFooter);
-  for (const auto add : {AddUpCommand, AddRunCommand, AddPlanCommand, AddPsCommand, AddLogitsCommand,
-                         AddTokenizeCommand, AddChatTemplateCommand, AddBenchCommand}) {
+  for (const auto add : {AddUpCommand, AddRunCommand, AddPlanCommand, AddPsCommand, AddDoctorCommand,
+                         AddLogitsCommand, AddTokenizeCommand, AddChatTemplateCommand, AddBenchCommand}) {
     add(line);
   }
   return line.Run(argc, argv);

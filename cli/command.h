@@ -12,6 +12,7 @@ void AddPlanCommand(CommandLine& line);
 void AddUpCommand(CommandLine& line);
 void AddRunCommand(CommandLine& line);
 void AddPsCommand(CommandLine& line);
+void AddDoctorCommand(CommandLine& line);
 void AddBenchCommand(CommandLine& line);
 
 // Parses and runs; catches everything that is thrown. The whole of main().

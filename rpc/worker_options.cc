@@ -9,7 +9,7 @@
 #include "engine/base/status.h"
 #include "engine/plan/plan.h"
 #include "telemetry/registry.h"
-#include "truth/verdict.h"
+#include "truth/device_checks.h"
 
 namespace spillway::rpc {
 
@@ -21,6 +21,18 @@ constexpr int kNamedCause = 4;
 int UsageError(const WorkerProgram& program, const std::string& message) {
   fmt::print(stderr, "{}: {}\nRun {} --help for the options.\n", program.name, message, program.name);
   return kUsage;
+}
+
+// Why the machine's device cannot be used whatever the build, waiting for one that is not ready yet.
+std::optional<std::string> DeviceObstacle(uint32_t index) {
+  const device::GpuOptions gpu = device::GpuOptionsFromEnvironment();
+  truth::DeviceNeeds needs;
+  needs.device = index;
+  const truth::Examination examined =
+      truth::ExamineDevices([&gpu] { return device::ReadGpu(gpu); }, needs, truth::kStartPatience);
+  const truth::DeviceCheck* obstacle = truth::FirstObstacle(examined.checks);
+  if (obstacle == nullptr) return std::nullopt;
+  return truth::Describe(*obstacle);
 }
 
 // What --device asks for that this build or this worker cannot do; nullopt when all is well.
@@ -41,6 +53,10 @@ std::optional<int> CheckDevice(const WorkerProgram& program, const WorkerFlags& 
   const std::string digits = flags.device.rfind("cuda:", 0) == 0 ? flags.device.substr(5) : "";
   if (digits.empty() || digits.size() > 3 || !CLI::detail::lexical_cast(digits, index)) {
     return UsageError(program, fmt::format("--device {}: it is host or cuda:N", flags.device));
+  }
+  if (const auto obstacle = DeviceObstacle(index)) {
+    fmt::print(stderr, "{}: --device {}: {}\n", program.name, flags.device, *obstacle);
+    return kNamedCause;
   }
   const truth::CauseInfo* cause = truth::FindCause("backend_missing");
   fmt::print(stderr, "{}: --device {}: cause={} ({}) {} Remedy: {} This build has no CUDA backend.\n",

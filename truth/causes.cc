@@ -50,8 +50,10 @@ constexpr std::array<CauseInfo, 22> kCauses = {{
      true},
     {"F17", "managed_spill", "The driver moves device memory to the host behind our back.",
      "Turn the driver's system-memory policy off, or keep fewer layers resident.", true},
-    {"F18", "probe_timeout", "Opening the device took longer than its deadline.",
-     "Check the device that hung (dmesg); raise the deadline if it is only slow.", true},
+    {"F18", "probe_timeout", "Opening the device did not end: it took longer than its deadline, or crashed.",
+     "Look for the device in dmesg and reinstall the driver if its library crashes; raise the deadline if it "
+     "is only slow.",
+     true},
     {"F19", "requested_cpu", "The operator asked for the CPU.", "Nothing to do; it is what was asked for.",
      false},
     {"F20", "worker_unreachable", "The worker does not answer.",

@@ -7,9 +7,9 @@
 
 #include "cli/exit_code.h"
 #include "device/host.h"
-#include "device/nvidia.h"
 #include "engine/base/status.h"
 #include "engine/stage/units_text.h"
+#include "truth/device_checks.h"
 #include "truth/verdict.h"
 
 namespace spillway::cli {
@@ -27,13 +27,27 @@ absl::Status BackendMissing(const std::string& what) {
       what, cause->name, cause->id);
 }
 
+// A broken driver is named before the missing backend: it would be next.
+absl::Status DeviceUnusable(const truth::Examination& examined, const std::string& what) {
+  const truth::DeviceCheck* obstacle = truth::FirstObstacle(examined.checks);
+  if (obstacle == nullptr) return BackendMissing(what);
+  return FailedPrecondition("{} {}", what, truth::Describe(*obstacle));
+}
+
+truth::Examination Examine(const device::Root& root) {
+  device::GpuOptions gpu = device::GpuOptionsFromEnvironment();
+  gpu.root = root;
+  return truth::ExamineDevices([&gpu] { return device::ReadGpu(gpu); }, {}, truth::kStartPatience);
+}
+
 // Checks --device against the machine; says in `note` when it chooses.
 absl::Status ChooseDevice(const ClusterOptions& options, const device::Root& root, ClusterPlan* cluster) {
   if (options.device.empty()) {
-    if (device::ReadNvidia(root).present()) return BackendMissing("this machine has an NVIDIA device.");
+    const truth::Examination examined = Examine(root);
+    if (examined.facts.present()) return DeviceUnusable(examined, "this machine has an NVIDIA device.");
     cluster->note = "no NVIDIA device on this machine: the GPU worker runs as --device host";
   } else if (options.device.rfind("cuda", 0) == 0) {
-    return BackendMissing("--device " + options.device + ":");
+    return DeviceUnusable(Examine(root), "--device " + options.device + ":");
   } else if (options.device != "host") {
     return InvalidArgument("--device {}: it is host or cuda:N", options.device);
   } else if (options.vram_budget.empty()) {

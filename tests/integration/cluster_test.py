@@ -267,9 +267,9 @@ class Refusals(TinyClusterTest):
         (root / "proc/driver/nvidia").mkdir(parents=True)
         (root / "proc/driver/nvidia/version").write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.1\n")
         process = subprocess.run([str(BINARY), "up", str(self.model)], capture_output=True, check=False, timeout=60,
-                                 env={"SPILLWAY_SYSTEM_ROOT": str(root)})
+                                 env={"SPILLWAY_SYSTEM_ROOT": str(root), "SPILLWAY_DRIVER_LIBRARIES": str(root)})
         self.assertEqual(process.returncode, 4, process.stderr)
-        self.assertIn(b"backend_missing", process.stderr)
+        self.assertIn(b"driver_absent", process.stderr)  # no library belongs to that module
 
 
 class OtherModel(TinyClusterTest):
