@@ -62,10 +62,9 @@ class MachineTest(unittest.TestCase):
         return subprocess.run([str(part) for part in command], capture_output=True, check=False, timeout=DEADLINE,
                               env=environment)
 
-    def doctor(self, scenario, *arguments, **keywords):
-        """The JSON object, after the same facts as text have led to the same exit code."""
-        limits = ("--deadline", "2", "--wait", "0.3")
-        process = self.run_program(scenario, BINARY, "doctor", "--json", *limits, *arguments, **keywords)
+    def doctor(self, scenario, wait=0.3, **keywords):
+        """The JSON object on its one line."""
+        process = self.run_program(scenario, BINARY, "doctor", "--json", "--deadline", 2, "--wait", wait, **keywords)
         self.assertEqual(process.stdout.count(b"\n"), 1, process)
         report = json.loads(process.stdout)
         self.assertEqual(report["exit_code"], process.returncode)
@@ -104,7 +103,7 @@ class Doctor(MachineTest):
 
     def test_a_device_that_becomes_ready_is_waited_for(self):
         scenario = f"call.cuInit = fail 802 times 2\ncounter = {self.folder / 'counter'}\n"
-        report = self.doctor(scenario, "--wait", "15")
+        report = self.doctor(scenario, wait=15)
         self.check(report, None, None, "")
         self.assertEqual(report["attempts"], 3)
 
