@@ -64,7 +64,7 @@ class StreamDecoder {
       : tokenizer_(tokenizer), previous_(previous) {}
   // Text that is complete now. A control token has none, but its own with `special`.
   std::string Add(int32_t token, bool special = false);
-  std::string Finish();            // what was held back, replaced where incomplete
+  std::string Finish();  // what was held back, replaced where incomplete
 
  private:
   const Tokenizer& tokenizer_;

@@ -37,9 +37,9 @@ struct ServedModel {
   uint32_t n_ctx = 0;              // tokens of prompt and answer together
   const Tokenizer* tokenizer = nullptr;
   grammar::ConstraintCompiler* constraints = nullptr;  // nullptr: answers cannot be constrained
-  uint32_t longest_token_bytes = 0;             // of the vocabulary; 0 = not known
-  const ChatTemplate* chat_template = nullptr;  // nullptr: chat is refused …
-  std::string no_chat_reason;                   // … with this reason
+  uint32_t longest_token_bytes = 0;                    // of the vocabulary; 0 = not known
+  const ChatTemplate* chat_template = nullptr;         // nullptr: chat is refused …
+  std::string no_chat_reason;                          // … with this reason
   std::string template_text;
   OutputFormat format;                 // of tool calls and reasoning, from the template
   std::vector<int32_t> marker_tokens;  // control tokens that are part of the format

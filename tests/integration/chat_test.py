@@ -103,9 +103,9 @@ class Options(unittest.TestCase):
     setUpClass = classmethod(Chat.setUpClass.__func__)
     tearDownClass = classmethod(Chat.tearDownClass.__func__)
 
-    def answer(self, *arguments):
+    def answer(self, *arguments, tokens=12):
         process = subprocess.run(
-            [str(BINARY), "run", str(self.model), *START, "-c", "256", "-p", "hello", "-n", "12",
+            [str(BINARY), "run", str(self.model), *START, "-c", "256", "-p", "hello", "-n", str(tokens),
              *arguments], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=LIMIT)
         self.assertEqual(process.returncode, 0, process.stderr)
         return process.stdout.split(b"WORKER")[0]
@@ -123,7 +123,7 @@ class Options(unittest.TestCase):
     def test_the_answer_follows_a_schema(self):
         schema = pathlib.Path(self.folder_owner.name) / "schema.json"
         schema.write_text('{"const": {"b": [1], "a": "x"}}')
-        self.assertIn(b'{"b":[1],"a":"x"}', self.answer("--json-schema", str(schema), "-n", "60"))
+        self.assertIn(b'{"b":[1],"a":"x"}', self.answer("--json-schema", str(schema), tokens=60))
         self.assertTrue(self.answer("--json").lstrip().startswith(b"{"))
         schema.write_text('{"const": ')
         process = run("run", self.model, *START, "--prompt", "a", "--json-schema", schema)

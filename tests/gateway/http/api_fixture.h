@@ -26,7 +26,7 @@ inline constexpr char kToolTemplate[] =
     "{%- if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}"
     "{%- for call in m.tool_calls or [] %}<tool_call>{{ call.function.name }} {{ call.function.arguments | "
     "tojson }}"
-    "</tool_call>{% endfor %}\n{% endfor %}"
+    "</tool_call>{% endfor %}{{ '\\n' }}{% endfor %}"
     "{%- if add_generation_prompt %}[assistant]{% if enable_thinking is defined and enable_thinking "
     "%}<think>\n"
     "{% endif %}{% endif %}";
@@ -45,6 +45,7 @@ class ApiFixture : public ::testing::Test {
     model.facts.parameters = 134'500'000;
     model.facts.metadata = {{"general.architecture", "llama"}};
     model.memory = [] { return MemoryUse{1000, 0}; };
+    server_.reset();  // asks the old one
     api_ = std::make_unique<Api>(std::move(model), backend_, metrics_);
     HttpOptions options;
     options.address = "127.0.0.1:0";
