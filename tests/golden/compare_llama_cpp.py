@@ -194,6 +194,50 @@ def deepseek2(f, v3=False, old=False, temperature=False, draft=0):
                 f.vector(f"{b}nextn.{name}.weight", d, 1.0)
 
 
+def hybrid(f, moe=False, draft=0, n_key=2, n_value=4, state=64):
+    """qwen35, qwen35moe: Gated DeltaNet in three blocks of four, gated full attention in the fourth."""
+    d, n_head, n_head_kv, head_dim, n_layer = 128, 4, 2, 64, 4
+    common(f, n_layer + draft, d, n_head, n_head_kv, head_dim, rope__dimension_count=16, full_attention_interval=4,
+           ssm__conv_kernel=4, ssm__state_size=state, ssm__group_count=n_key, ssm__time_step_rank=n_value,
+           ssm__inner_size=n_value * state)
+    f.writer.add_array(f"{f.arch}.rope.dimension_sections", [3, 3, 2, 0])
+    if moe:
+        f.keys(expert_count=8, expert_used_count=3, expert_feed_forward_length=32, expert_shared_feed_forward_length=48)
+    else:
+        f.keys(feed_forward_length=96)
+    if draft:
+        f.keys(nextn_predict_layers=draft)
+    channels = 2 * n_key * state + n_value * state
+    for i in range(n_layer + draft):
+        b = f"blk.{i}."
+        f.vector(f"{b}attn_norm.weight", d, 1.0)
+        if i >= n_layer or (i + 1) % 4 == 0:
+            f.matrix(f"{b}attn_q.weight", 2 * n_head * head_dim, d, gain=1.5)
+            f.matrix(f"{b}attn_k.weight", n_head_kv * head_dim, d, gain=1.5)
+            f.matrix(f"{b}attn_v.weight", n_head_kv * head_dim, d, gain=1.5)
+            f.matrix(f"{b}attn_output.weight", d, n_head * head_dim, gain=3)
+            f.vector(f"{b}attn_q_norm.weight", head_dim, 1.0)
+            f.vector(f"{b}attn_k_norm.weight", head_dim, 1.0)
+        else:
+            f.matrix(f"{b}attn_qkv.weight", channels, d, gain=1.5)
+            f.matrix(f"{b}attn_gate.weight", n_value * state, d)
+            f.matrix(f"{b}ssm_alpha.weight", n_value, d)
+            f.matrix(f"{b}ssm_beta.weight", n_value, d)
+            f.matrix(f"{b}ssm_conv1d.weight", channels, 4, gain=2)
+            f.add(f"{b}ssm_a", -numpy.exp(f.random.normal(-1, 0.5, n_value)))
+            f.vector(f"{b}ssm_dt.bias", n_value, 0.0, 0.5)
+            f.vector(f"{b}ssm_norm.weight", state, 1.0)
+            f.matrix(f"{b}ssm_out.weight", d, n_value * state, gain=2)
+        if moe:
+            experts(f, b, d, 32, 8, shared=48, norm="post_attention_norm", gated=True)
+        else:
+            dense(f, b, d, 96, norm="post_attention_norm")
+        if i >= n_layer:
+            f.matrix(f"{b}nextn.eh_proj.weight", d, 2 * d)
+            for name in ("enorm", "hnorm", "shared_head_norm"):
+                f.vector(f"{b}nextn.{name}.weight", d, 1.0)
+
+
 def llama4(f, n_expert=16, step=1, n_layer=4):
     d, n_head, n_head_kv, head_dim = 64, 4, 2, 32
     common(f, n_layer, d, n_head, n_head_kv, head_dim, feed_forward_length=96, expert_count=n_expert, expert_used_count=1,
@@ -273,6 +317,9 @@ def mixtral(f, form="exps"):
 
 # Architecture, builder, and builder of the same weights in a form that llama.cpp reads, where it needs another.
 KINDS = {
+    "qwen35": ("qwen35", hybrid),
+    "qwen35-mtp": ("qwen35", lambda f: hybrid(f, draft=1)),
+    "qwen35moe": ("qwen35moe", lambda f: hybrid(f, moe=True, n_value=6, state=128)),
     "deepseek2-lite": ("deepseek2", deepseek2),
     "deepseek2-lite-old": ("deepseek2", lambda f: deepseek2(f, old=True)),
     "deepseek2-v3": ("deepseek2", lambda f: deepseek2(f, v3=True)),
