@@ -20,7 +20,7 @@ test_packages=(
   python3 python3-pip python3-venv
 )
 asan_folders=(
-  base gguf quant model tokenizer chat sampling stage ref cpu plan fuzz
+  base gguf quant model tokenizer chat grammar sampling stage ref cpu plan fuzz
   rpc gateway telemetry monitor truth device
 )
 # Debian's gRPC is not instrumented; tests over it link spillway::test_grpc_order, which tells TSan what gRPC orders.

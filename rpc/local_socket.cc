@@ -133,8 +133,10 @@ void LocalSocket::Flush() {
     WaitFor(fd_, POLLOUT, -1);  // shutdown ends it
     lock.lock();
     waiting_sent_ += SendNow(std::string_view(waiting_).substr(waiting_sent_));
-    if (waiting_sent_ < waiting_.size()) continue;
-    waiting_.clear();
+    // What was sent gives its memory back, also while a slow peer never lets the rest run dry; half at a
+    // time, so that a byte is moved once.
+    if (waiting_sent_ < waiting_.size() / 2) continue;
+    waiting_.erase(0, waiting_sent_);
     waiting_sent_ = 0;
   }
 }
